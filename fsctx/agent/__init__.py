@@ -1,0 +1,1 @@
+"""What runs in a pilot: leases units, keeps the context resident, publishes verdicts. Never imports the coordinator."""

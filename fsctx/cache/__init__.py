@@ -1,0 +1,1 @@
+"""The node cache: model files on the disk of the node."""

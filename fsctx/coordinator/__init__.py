@@ -1,0 +1,1 @@
+"""The commands a person runs: plan, submit, status, retry, stop, collect. Never imports the agent."""

@@ -1,0 +1,89 @@
+"""Where a unit's rows are, by arithmetic alone: no file maps units to rows.
+
+Units are numbered task by task: unit = task * n_slices + slice. A slice is a row group of a shard.
+"""
+
+from dataclasses import dataclass
+
+UNITS_PER_BUCKET = 256
+MAX_BUCKETS = 4096
+"""No directory of a run grows beyond this many names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where unit `unit` lies: row group `row_group` of shard `shard`, rows `first_row` and on."""
+
+    unit: int
+    task: int
+    slice: int
+    shard: int
+    row_group: int
+    first_row: int
+    n_rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Geometry:
+    """The numbers that fix every unit's place."""
+
+    n_rows: int
+    unit_rows: int
+    slices_per_shard: int
+    n_tasks: int
+
+    @property
+    def n_slices(self) -> int:
+        """Number of row groups over all shards."""
+        return -(-self.n_rows // self.unit_rows)
+
+    @property
+    def n_shards(self) -> int:
+        """Number of Parquet files of claims."""
+        return -(-self.n_slices // self.slices_per_shard)
+
+    @property
+    def n_units(self) -> int:
+        """Number of units: every task applied to every slice."""
+        return self.n_slices * self.n_tasks
+
+    @property
+    def n_buckets(self) -> int:
+        """Number of buckets; the last one may be short."""
+        return -(-self.n_units // UNITS_PER_BUCKET)
+
+    def units_of(self, bucket: int) -> range:
+        """Return the units of a bucket."""
+        first = bucket * UNITS_PER_BUCKET
+        return range(first, min(first + UNITS_PER_BUCKET, self.n_units))
+
+    def rows_of_slice(self, number: int) -> int:
+        """Return how many claims a slice holds."""
+        return min(self.unit_rows, self.n_rows - number * self.unit_rows)
+
+    def task_of(self, unit: int) -> int:
+        """Return the task of a unit."""
+        return unit // self.n_slices
+
+    def unit_of(self, *, task: int, slice_number: int) -> int:
+        """Return the unit that applies a task to a slice."""
+        return task * self.n_slices + slice_number
+
+    def place(self, unit: int) -> Place:
+        """Return where a unit lies."""
+        task, slice_number = divmod(unit, self.n_slices)
+        shard, row_group = divmod(slice_number, self.slices_per_shard)
+        return Place(
+            unit=unit,
+            task=task,
+            slice=slice_number,
+            shard=shard,
+            row_group=row_group,
+            first_row=slice_number * self.unit_rows,
+            n_rows=self.rows_of_slice(slice_number),
+        )
+
+
+def bucket_of(unit: int) -> int:
+    """Return the bucket of a unit."""
+    return unit // UNITS_PER_BUCKET

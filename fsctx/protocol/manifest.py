@@ -1,0 +1,116 @@
+"""What a run is: the manifest (run.json) and the context records."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fsctx.errors import InputError, Missing
+from fsctx.protocol import codec, names
+from fsctx.protocol.geometry import Geometry
+from fsctx.store import Store
+
+Method = Literal["score", "generate"]
+
+ROW_ID, ROW_CLAIM, ROW_LABEL = "id", "claim", "label"
+"""Columns of a shard; `label` is the gold label as given. Rows are in input order."""
+
+EXTRA = "input_"
+"""Prefix of a shard's other columns, which are the input's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One context under one template."""
+
+    context: str
+    """Digest of the context."""
+    model: str
+    """What the `model` column says; unique among a run's contexts."""
+    template: str
+    method: Method
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputFile:
+    """One input as planned."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The whole of run.json. Written last by plan and never changed."""
+
+    run: str
+    """A name unique to this run."""
+    version: str
+    created: str
+    """UTC, ISO 8601; for people, never compared."""
+    plan: str
+    """Digest of everything that was asked for: the same plan again has the same."""
+    geometry: Geometry
+    tasks: tuple[Task, ...]
+    gold: dict[str, dict[str, str]]
+    """Template → gold label as given → label of the template."""
+    has_labels: bool
+    has_ids: bool
+    columns: tuple[str, ...]
+    """The input's other columns, as the shards hold them (without the prefix)."""
+    inputs: tuple[InputFile, ...]
+    ttl_s: float
+    save_s: float = 30.0
+    hold_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFile:
+    """One file of a context: its size and the SHA-256 of each chunk."""
+
+    path: str
+    """Relative to the context's origin, with `/`; no `..`."""
+    size_bytes: int
+    chunks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """A context's record: what its files are and where they come from.
+
+    `kind`: `hf` a model folder, `gguf` a single file, `fake` no files at all.
+    """
+
+    digest: str
+    kind: Literal["hf", "gguf", "fake"]
+    name: str
+    origin: str
+    """Absolute path of the folder that `files` are relative to."""
+    files: tuple[ModelFile, ...]
+    chunk_bytes: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size_bytes for file in self.files)
+
+
+def read_manifest(store: Store) -> Manifest:
+    """Read a run's manifest.
+
+    Raises:
+        InputError: the folder is not a run, or not a whole one, or a newer fsctx planned it.
+        Damaged: run.json cannot be read as a manifest.
+    """
+    try:
+        data = store.read(names.MANIFEST)
+    except Missing:
+        raise InputError(
+            f"{store.root} is not a run (it has no {names.MANIFEST}): pass a folder that `fsctx plan` made"
+        ) from None
+    return codec.decode(data, Manifest, where=f"{store.root}/{names.MANIFEST}")
+
+
+def read_context(store: Store, digest: str) -> Context:
+    """Read a context's record."""
+    name = names.context(digest)
+    return codec.decode(store.read(name), Context, where=f"{store.root}/{name}")

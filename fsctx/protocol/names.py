@@ -1,0 +1,155 @@
+"""The names of all files and folders in a run. No other module spells them.
+
+Names are relative to the run folder and use `/`. Units are eight digits, buckets six:
+a sorted listing is in the order of the numbers.
+"""
+
+import re
+from dataclasses import dataclass
+
+MANIFEST = "run.json"
+PLANNING = "planning.json"
+"""Marks an unfinished plan; removed once the manifest stands."""
+
+CONTEXTS = "contexts"
+TEMPLATES = "templates"
+UNITS = "units"
+LEASES = "leases"
+RESULTS = "results"
+PARTIAL = "partial"
+FAILED = "failed"
+AGENTS = "agents"
+CONTROL = "control"
+LOGS = "logs"
+SUBMISSIONS = "submissions"
+
+BUCKETED = (LEASES, RESULTS, PARTIAL, FAILED)
+"""Folders that hold one folder per bucket; plan creates them."""
+
+_LEASE = re.compile(r"^(\d{8})\.(\d+)$")
+_RESULT = re.compile(r"^(\d{8})\.(\d+)\.parquet$")
+_UNIT = re.compile(r"^(\d{8})$")
+_ORDER = re.compile(r"^(stop|drain)\.(\d+)$")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LeaseId:
+    """Generation `generation` of the lease on unit number `unit`."""
+
+    unit: int
+    generation: int
+
+    def __str__(self) -> str:
+        return f"{self.unit:08d}.{self.generation}"
+
+
+def context(digest: str) -> str:
+    """Return the name of a context's record."""
+    return f"{CONTEXTS}/{digest}.json"
+
+
+def template(name: str) -> str:
+    """Return the name of a template as planned."""
+    return f"{TEMPLATES}/{name}.toml"
+
+
+def shard(number: int) -> str:
+    """Return the name of a Parquet file of claims."""
+    return f"{UNITS}/shard-{number:05d}.parquet"
+
+
+def bucket_folder(kind: str, bucket: int) -> str:
+    """Return the folder that holds a bucket's names of one kind (see `BUCKETED`)."""
+    return f"{kind}/{bucket:06d}"
+
+
+def lease(bucket: int, lease_id: LeaseId) -> str:
+    """Return the name whose exclusive creation is the lease."""
+    return f"{LEASES}/{bucket:06d}/{lease_id}"
+
+
+def result_file(lease_id: LeaseId) -> str:
+    """Return the plain name, within its bucket, of the verdicts computed under a lease."""
+    return f"{lease_id}.parquet"
+
+
+def result(bucket: int, lease_id: LeaseId) -> str:
+    """Return the name of the verdicts computed under a lease."""
+    return f"{RESULTS}/{bucket:06d}/{result_file(lease_id)}"
+
+
+def published(bucket: int, unit: int) -> str:
+    """Return the name of the symlink that makes one result file the unit's result."""
+    return f"{RESULTS}/{bucket:06d}/{unit:08d}"
+
+
+def partial(bucket: int, lease_id: LeaseId) -> str:
+    """Return the name of the rows saved by an interrupted holder."""
+    return f"{PARTIAL}/{bucket:06d}/{lease_id}.parquet"
+
+
+def failed(bucket: int, unit: int) -> str:
+    """Return the name of the record that a unit was given up."""
+    return f"{FAILED}/{bucket:06d}/{unit:08d}.json"
+
+
+def session(agent: str) -> str:
+    """Return the name of an agent's heartbeat file."""
+    return f"{AGENTS}/{agent}/session"
+
+
+def agent_record(agent: str) -> str:
+    """Return the name of the record of what an agent is and where it runs."""
+    return f"{AGENTS}/{agent}/agent.json"
+
+
+def events(agent: str) -> str:
+    """Return the name of an agent's event log."""
+    return f"{AGENTS}/{agent}/events.jsonl"
+
+
+def order(kind: str, number: int) -> str:
+    """Return the name of a standing order, `stop` or `drain`."""
+    return f"{CONTROL}/{kind}.{number}"
+
+
+def log(pilot: str) -> str:
+    """Return the name of a local pilot's log."""
+    return f"{LOGS}/{pilot}.log"
+
+
+def submission(name: str) -> str:
+    """Return the name of the record of one submission."""
+    return f"{SUBMISSIONS}/{name}.json"
+
+
+def parse_lease(name: str) -> LeaseId | None:
+    """Read a lease from a name in a bucket of leases; None if it is not one."""
+    return _parse(_LEASE, name)
+
+
+def parse_result(name: str) -> LeaseId | None:
+    """Read a lease from a name of verdicts or of a partial; None if it is not one."""
+    return _parse(_RESULT, name)
+
+
+def parse_published(name: str) -> int | None:
+    """Read the unit from the name of a published result; None if it is not one."""
+    match = _UNIT.match(name)
+    return int(match[1]) if match else None
+
+
+def parse_failed(name: str) -> int | None:
+    """Read the unit from the name of a failure record; None if it is not one."""
+    return parse_published(name.removesuffix(".json")) if name.endswith(".json") else None
+
+
+def parse_order(name: str) -> tuple[str, int] | None:
+    """Read kind and number from the name of a standing order; None if it is not one."""
+    match = _ORDER.match(name)
+    return (match[1], int(match[2])) if match else None
+
+
+def _parse(pattern: re.Pattern[str], name: str) -> LeaseId | None:
+    match = pattern.match(name)
+    return LeaseId(int(match[1]), int(match[2])) if match else None

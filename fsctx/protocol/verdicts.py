@@ -1,0 +1,126 @@
+"""The rows of a result: their columns, and what must be true of a file of them."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fsctx.errors import Damaged
+
+SCORE = "score_"
+"""Prefix of the columns that hold a label's log-probability, in nats."""
+
+
+class Status(StrEnum):
+    """How a row ended."""
+
+    OK = "ok"
+    TOO_LONG = "too_long"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The outcome for one claim under one task."""
+
+    row: int
+    """Row number in the run's claims, from 0."""
+    verdict: str | None = None
+    scores: tuple[float, ...] | None = None
+    """Log-probability of each label, in the template's order; None when generating."""
+    text: str | None = None
+    status: Status = Status.OK
+    error: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Who computed rows: the provenance columns."""
+
+    generation: int
+    agent: str
+    host: str
+    device: str
+    engine: str
+
+
+def schema(labels: Sequence[str]) -> pa.Schema:
+    """Return the columns of a result file of a task with these labels."""
+    return pa.schema(
+        [
+            pa.field("row", pa.int64(), nullable=False),
+            pa.field("verdict", pa.string()),
+            *(pa.field(SCORE + label, pa.float32()) for label in labels),
+            pa.field("text", pa.string()),
+            pa.field("status", pa.string(), nullable=False),
+            pa.field("error", pa.string()),
+            pa.field("input_tokens", pa.int32(), nullable=False),
+            pa.field("output_tokens", pa.int32(), nullable=False),
+            pa.field("generation", pa.int32(), nullable=False),
+            pa.field("agent", pa.string(), nullable=False),
+            pa.field("host", pa.string(), nullable=False),
+            pa.field("device", pa.string(), nullable=False),
+            pa.field("engine", pa.string(), nullable=False),
+        ]
+    )
+
+
+def to_table(verdicts: Sequence[Verdict], labels: Sequence[str], origin: Origin) -> pa.Table:
+    """Return verdicts as a table, one row each, in the order given."""
+    n = len(verdicts)
+    columns = {
+        "row": [v.row for v in verdicts],
+        "verdict": [v.verdict for v in verdicts],
+        **{
+            SCORE + label: [None if v.scores is None else v.scores[i] for v in verdicts]
+            for i, label in enumerate(labels)
+        },
+        "text": [v.text for v in verdicts],
+        "status": [str(v.status) for v in verdicts],
+        "error": [v.error for v in verdicts],
+        "input_tokens": [v.input_tokens for v in verdicts],
+        "output_tokens": [v.output_tokens for v in verdicts],
+        "generation": [origin.generation] * n,
+        "agent": [origin.agent] * n,
+        "host": [origin.host] * n,
+        "device": [origin.device] * n,
+        "engine": [origin.engine] * n,
+    }
+    return pa.table(columns, schema=schema(labels))
+
+
+def to_parquet(table: pa.Table, *, run: str, unit: int) -> bytes:
+    """Return a table of verdicts as the bytes of a Parquet file that names its run and unit."""
+    sink = io.BytesIO()
+    marked = table.replace_schema_metadata({b"fsctx.run": run.encode(), b"fsctx.unit": b"%d" % unit})
+    pq.write_table(marked, sink, compression="zstd")
+    return sink.getvalue()
+
+
+def from_parquet(source: BinaryIO, *, run: str, unit: int, labels: Sequence[str], where: str) -> pa.Table:
+    """Read a table of verdicts back and check whose it is.
+
+    Raises:
+        Damaged: not Parquet, cut short, of other columns, or of another run or unit.
+    """
+    try:
+        table = pq.read_table(source)
+    except (pa.ArrowException, OSError) as error:
+        raise Damaged(f"{where} is not readable Parquet ({_first_line(error)})") from None
+    marks = table.schema.metadata or {}
+    seen = (marks.get(b"fsctx.run"), marks.get(b"fsctx.unit"))
+    if seen != (run.encode(), b"%d" % unit):
+        raise Damaged(f"{where} says it is of run, unit {seen}, not of {run}, {unit}")
+    if not table.schema.equals(schema(labels), check_metadata=False):
+        raise Damaged(f"{where} has columns {table.schema.names}, not those of its task")
+    return table
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

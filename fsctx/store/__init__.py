@@ -1,0 +1,6 @@
+"""The filesystem that hosts share: the only package that makes system calls on a run folder."""
+
+from fsctx.store.base import Store
+from fsctx.store.posix import PosixStore
+
+__all__ = ["PosixStore", "Store"]

@@ -1,0 +1,1 @@
+"""Prompt templates: reading, checking, rendering; no model in sight."""
