@@ -61,7 +61,7 @@ class OutOfMemory(EngineError):
 
 
 class Unfit(FsctxError):
-    """This device or node cannot do the work; another one may."""
+    """Device or node cannot do the work; another one may."""
 
     exit_code = 75
 

@@ -1,1 +1,67 @@
-""""""
+"""The command line. Each command's module is imported when the command is called, so `fsctx --help` is quick."""
+
+import importlib
+import sys
+from collections.abc import Mapping
+
+import click
+
+from fsctx import __version__
+from fsctx.errors import FsctxError
+
+COMMANDS: Mapping[str, str] = {
+    "plan": "Shard claims into work units in a run folder.",
+    "agent": "Work on a run's units: what a pilot job executes.",
+    "submit": "Start pilots.",
+    "status": "Show the fleet and how far a run is.",
+    "collect": "Prove that every claim has one verdict, write them out, and score them.",
+    "retry": "Put failed units back.",
+    "stop": "Tell a run's agents to leave.",
+    "cache": "Look after this node's cache.",
+    "demo": "Try everything on some hundred claims.",
+}
+
+
+class _Lazy(click.Group):
+    """Knows its commands' names and one-line helps without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"fsctx.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="fsctx")
+def cli() -> None:
+    """High-throughput LLM inference on opportunistic clusters, coordinated by a shared filesystem alone.
+
+    Exit codes: 0 success, 2 user error, 3 not complete, 4 damaged; an agent also 75 try elsewhere, 78 configuration.
+    """
+
+
+def main() -> None:
+    """Run the command line; every error of ours is one line on stderr."""
+    try:
+        sys.exit(cli(standalone_mode=False) or 0)
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except FsctxError as error:
+        print(f"fsctx: {error}", file=sys.stderr)  # noqa: T201 - the one place that reports errors
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        print("fsctx: interrupted", file=sys.stderr)  # noqa: T201
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(1)

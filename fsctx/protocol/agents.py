@@ -8,6 +8,7 @@ import msgspec
 
 from fsctx.errors import Damaged, Missing
 from fsctx.protocol import codec, names
+from fsctx.protocol.processes import Process
 from fsctx.store import Store
 
 SESSION_BYTES = 8192
@@ -34,12 +35,7 @@ class AgentRecord:
     """agent.json: what an agent is and where it runs; written once."""
 
     agent: str
-    host: str
-    boot_id: str
-    """Changes when the host starts anew; process numbers mean nothing across it."""
-    pid: int
-    pid_started: float
-    """Start of the process as the host's kernel counts it; tells a reused number."""
+    process: Process
     started: str
     version: str
     python: str

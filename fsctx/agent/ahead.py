@@ -1,0 +1,104 @@
+"""What is done ahead of the device: leasing the next units, reading and tokenising them."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fsctx.agent.decide import Leave, Wait
+from fsctx.agent.events import EventLog
+from fsctx.agent.heartbeat import Heartbeat
+from fsctx.agent.residency import Residency
+from fsctx.agent.saver import Saver
+from fsctx.agent.scout import Found, Scout
+from fsctx.agent.slices import Slices
+from fsctx.agent.unitwork import UnitWork, begin
+from fsctx.agent.visit import Visit
+from fsctx.errors import Damaged, StoreError
+from fsctx.protocol.geometry import Geometry
+from fsctx.protocol.names import LeaseId
+
+STORE_RETRY_S = 2.0
+"""After an error of the filesystem so long is waited before it is asked again."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Ahead:
+    """Prepares visits. One background thread uses it."""
+
+    geometry: Geometry
+    scout: Scout
+    slices: Slices
+    saver: Saver
+    residency: Residency
+    heartbeat: Heartbeat
+    events: EventLog
+    columns: Callable[[int], Sequence[str]]
+    """Task → the input's columns that its template uses."""
+    clock: Callable[[], float]
+    wake: threading.Event
+    """Ends a wait for work; cleared by it."""
+    n_damaged: int = 0
+    """Units given up because their claims cannot be read."""
+
+    def next_visit(self, wanted: int) -> Visit | Leave:
+        """Take up to `wanted` units, waiting for them if need be, or tell why to leave."""
+        while True:
+            found = self._find(wanted)
+            if isinstance(found, Leave):
+                return found
+            visit = self._open(found)
+            if visit.works:
+                bound = self.residency.bound(visit.task)
+                if bound is not None:
+                    visit.encode(bound)
+                return visit
+
+    def first_task(self) -> int | None:
+        """Return the task of a free unit, without taking it; None if none is free, or the filesystem refuses."""
+        try:
+            return self.scout.first_task(self.clock())
+        except StoreError as error:
+            self.events.add("store_error", error=str(error))
+            return None
+
+    def _find(self, wanted: int) -> Found | Leave:
+        while True:
+            try:
+                step = self.scout.step(self.clock(), wanted)
+            except StoreError as error:
+                self.events.add("store_error", error=str(error))
+                step = Wait(STORE_RETRY_S)
+            match step:
+                case Found() | Leave():
+                    return step
+                case Wait(seconds):
+                    self.wake.wait(seconds)
+                    self.wake.clear()
+                case None:
+                    continue
+
+    def _open(self, found: Found) -> Visit:
+        """Read the claims of leased units. Units that cannot be read are given up or given back."""
+        works = [work for lease_id in found.leases if (work := self._begin(lease_id)) is not None]
+        return Visit(task=self.geometry.task_of(found.leases[0].unit), works=works)
+
+    def _begin(self, lease_id: LeaseId) -> UnitWork | None:
+        place = self.geometry.place(lease_id.unit)
+        try:
+            rows = self.slices.read(place, self.columns(place.task))
+            adopted = self.saver.adopt(lease_id, place) if lease_id.generation else None
+        except Damaged as error:
+            self.events.add("unit_failed", unit=lease_id.unit, generation=lease_id.generation, reason=str(error))
+            self.n_damaged += 1
+            self.saver.give_up(lease_id, str(error))
+            return None
+        except StoreError as error:
+            self.events.add("store_error", unit=lease_id.unit, error=str(error))
+            self.heartbeat.release(lease_id)
+            return None
+        work = begin(lease_id, place, rows, adopted)
+        self.events.add(
+            "leased", unit=lease_id.unit, generation=lease_id.generation, rows=place.n_rows, adopted=work.n_adopted
+        )
+        self.heartbeat.count(rows_adopted=work.n_adopted)
+        return work

@@ -1,0 +1,111 @@
+"""What is done behind the device: publishing and saving, on a thread of its own."""
+
+import threading
+from collections.abc import Callable
+from concurrent import futures
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import tenacity
+
+from fsctx.agent.events import EventLog
+from fsctx.agent.heartbeat import Heartbeat
+from fsctx.agent.leaving import Leaving
+from fsctx.agent.saver import Saver
+from fsctx.agent.unitwork import UnitWork
+from fsctx.errors import Missing, StoreError
+
+MAX_WAITING = 4
+"""Units that wait to be written; beyond that the device waits too, so memory stays bounded."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Behind:
+    """Writes in the order given. A full disk or a failing filesystem is asked again, until the agent was told
+    to go `grace_s` ago."""
+
+    saver: Saver
+    heartbeat: Heartbeat
+    events: EventLog
+    leaving: Leaving
+    clock: Callable[[], float]
+    grace_s: float
+    say: Callable[[str], None]
+    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="behind"))
+    _room: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_WAITING))
+    _futures: list[Future[None]] = field(default_factory=list)
+
+    def publish(self, work: UnitWork) -> None:
+        """Publish a complete unit, later."""
+        self._submit(self._publish, work)
+
+    def save(self, work: UnitWork) -> None:
+        """Save the rows of a unit that are done, later. `work` must not change any more (see `UnitWork.snapshot`)."""
+        self._submit(self._save, work)
+
+    def check(self) -> None:
+        """Raise what went wrong on the thread, if anything did."""
+        done = [future for future in self._futures if future.done()]
+        self._futures = [future for future in self._futures if not future.done()]
+        for future in done:
+            future.result()
+
+    def wait(self) -> None:
+        """Wait until everything that was handed over is written."""
+        futures.wait(self._futures)
+        self.check()
+
+    def finish(self) -> None:
+        """Wait until everything is written, or it is too late to; then raise what went wrong."""
+        self._pool.shutdown(wait=True)
+        self.check()
+
+    def _submit(self, call: Callable[[UnitWork], None], work: UnitWork) -> None:
+        self.check()
+        self._room.acquire()
+        self._futures.append(self._pool.submit(self._run, call, work))
+
+    def _run(self, call: Callable[[UnitWork], None], work: UnitWork) -> None:
+        began_s = self.clock()
+        try:
+            self._retrying(work)(call, work)
+        finally:
+            self._room.release()
+            self.heartbeat.count(write_s=self.clock() - began_s)
+
+    def _publish(self, work: UnitWork) -> None:
+        is_mine = self.saver.publish(work)
+        n_own = len(work.verdicts)
+        event = "published" if is_mine else "lost"
+        self.events.add(event, unit=work.lease_id.unit, generation=work.lease_id.generation, rows=n_own)
+        if is_mine:
+            self.heartbeat.count(units_done=1, rows_done=n_own)
+        else:
+            self.heartbeat.count(rows_lost=n_own)
+
+    def _save(self, work: UnitWork) -> None:
+        self.saver.save(work)
+        self.events.add("saved", unit=work.lease_id.unit, generation=work.lease_id.generation, rows=len(work.verdicts))
+
+    def _retrying(self, work: UnitWork) -> tenacity.Retrying:
+        return tenacity.Retrying(
+            retry=tenacity.retry_if_exception(lambda e: isinstance(e, StoreError) and not isinstance(e, Missing)),
+            wait=tenacity.wait_exponential_jitter(initial=0.2, max=10.0),
+            stop=lambda _: self.leaving.since_s >= self.grace_s,
+            before_sleep=lambda state: self._complain(work, state),
+            sleep=lambda seconds: self._sleep(seconds),
+            reraise=True,
+        )
+
+    def _complain(self, work: UnitWork, state: tenacity.RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        self.events.add("store_error", unit=work.lease_id.unit, attempt=state.attempt_number, error=str(error))
+        if state.attempt_number == 1:
+            self.say(f"unit {work.lease_id.unit} cannot be written ({error}); trying again until it can")
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait before the next try; being told to leave makes the waits short, not the tries few."""
+        if self.leaving.now:
+            threading.Event().wait(min(seconds, 0.5))
+        else:
+            self.leaving.changed.wait(seconds)

@@ -1,0 +1,45 @@
+"""From `--engine` to an engine."""
+
+from fsctx.agent.engines.base import Engine
+from fsctx.agent.engines.fake import FakeEngine, parse_options
+from fsctx.errors import InputError, Misconfigured
+
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+def make_engine(spec: str, *, device: str, dtype: str | None = None, kind: str = "hf") -> Engine:
+    """Return the engine that `spec` names: `auto`, `hf` or `fake[:option=value,…]`.
+
+    `kind` is the context's (see `Context.kind`): `auto` is the fake engine for `fake`, else `hf`.
+    Importing an engine's libraries takes some seconds and happens here.
+
+    Raises:
+        InputError: no such engine, option or dtype.
+        Misconfigured: the engine's libraries are not installed.
+    """
+    if dtype is not None and dtype not in DTYPES:
+        raise InputError(f"--dtype {dtype}: use one of {', '.join(DTYPES)}")
+    name, _, options = spec.partition(":")
+    if name == "auto":
+        name = "fake" if kind == "fake" else "hf"
+    match name:
+        case "fake":
+            return FakeEngine(parse_options(options))
+        case "hf" if not options:
+            return _hf(device, dtype)
+        case "hf":
+            raise InputError(f"--engine {spec}: the hf engine takes no options")
+        case "vllm":
+            raise InputError("--engine vllm is not in this version: use hf")
+        case _:
+            raise InputError(f"--engine {spec}: use auto, hf or fake[:option=value,…]")
+
+
+def _hf(device: str, dtype: str | None) -> Engine:
+    try:
+        from fsctx.agent.engines.hf import HfEngine
+    except ImportError as error:
+        raise Misconfigured(
+            f"the hf engine needs a library that is not installed ({error}): pip install 'fsctx[hf]'"
+        ) from None
+    return HfEngine(device=device, dtype=dtype)

@@ -1,0 +1,100 @@
+"""Model files to a model in memory: from a safetensors folder, or from a GGUF file. Never from the network."""
+
+import json
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from fsctx.agent.engines.hf_errors import first_line
+from fsctx.errors import Misconfigured, Unfit
+
+GGUF = ".gguf"
+_CONFIG = "config.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A model in memory, and its tokenizer."""
+
+    model: Any
+    tokenizer: Any
+
+
+def read_model(path: Path, *, device: torch.device, dtype: torch.dtype) -> Loaded:
+    """Load a model folder, or a `.gguf` file, onto a device.
+
+    Raises:
+        Misconfigured: not a model that transformers runs without code of its own, or its weights are not whole.
+        Unfit: the device cannot hold it.
+    """
+    silence()
+    where, extra = _source(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = _read_weights(where, dtype, extra)
+            tokenizer = AutoTokenizer.from_pretrained(where, local_files_only=True, trust_remote_code=False, **extra)
+        return Loaded(model=model.to(device).eval().requires_grad_(requires_grad=False), tokenizer=tokenizer)
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise Unfit(f"the model {path} does not fit the device {device} ({first_line(error)}): ask for more memory") from None
+    except (Misconfigured, torch.AcceleratorError):
+        raise
+    except Exception as error:  # noqa: BLE001 - transformers raises nearly everything for files that it cannot read
+        raise Misconfigured(f"{path} cannot be loaded as a model ({type(error).__name__}: {first_line(error)})") from None
+
+
+def silence() -> None:
+    """Keep transformers' advice and progress bars off the agent's log."""
+    transformers.logging.set_verbosity_error()  # type: ignore[attr-defined,unused-ignore]
+    transformers.logging.disable_progress_bar()  # type: ignore[attr-defined,unused-ignore]
+
+
+def _source(path: Path) -> tuple[Path, dict[str, str]]:
+    """Return the folder to load from and what transformers must be told besides."""
+    if path.suffix == GGUF and path.is_file():
+        return path.parent, {"gguf_file": path.name}
+    if not (path / _CONFIG).is_file():
+        raise Misconfigured(f"{path} is not a model: a folder with {_CONFIG} and *.safetensors, or a .gguf file")
+    _refuse_code(path)
+    if not any(path.glob("*.safetensors")):
+        raise Misconfigured(_no_weights(path))
+    return path, {}
+
+
+def _refuse_code(path: Path) -> None:
+    try:
+        config = json.loads((path / _CONFIG).read_text(encoding="utf-8"))
+        has_own_code = "auto_map" in config and config.get("model_type") not in transformers.CONFIG_MAPPING
+    except (ValueError, AttributeError) as error:
+        raise Misconfigured(f"{path / _CONFIG} is not a model's configuration ({error})") from None
+    if has_own_code:
+        raise Misconfigured(f"{path} needs code of its own to run, which fsctx does not execute: use another model")
+
+
+def _no_weights(path: Path) -> str:
+    pickled = sorted(file.name for ending in ("*.bin", "*.pt", "*.pth") for file in path.glob(ending))
+    if not pickled:
+        return f"{path} has no weights (*.safetensors): copy the whole model folder"
+    return (
+        f"{path} has its weights pickled ({pickled[0]}), which fsctx does not read: where you trust it, convert it with"
+        " AutoModelForCausalLM.from_pretrained(PATH).save_pretrained(NEW), and save its tokenizer there too"
+    )
+
+
+def _read_weights(where: Path, dtype: torch.dtype, extra: dict[str, str]) -> Any:
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, **extra}
+    config = AutoConfig.from_pretrained(where, **options)
+    if not extra:
+        options["use_safetensors"] = True
+    model, report = AutoModelForCausalLM.from_pretrained(
+        where, config=config, dtype=dtype, output_loading_info=True, **options
+    )
+    missing = sorted(report.get("missing_keys", ())) + sorted(map(str, report.get("mismatched_keys", ())))
+    if missing:
+        raise Misconfigured(f"{where} lacks {len(missing)} weights, first {missing[0]}: copy the whole model folder")
+    return model

@@ -1,0 +1,145 @@
+"""A model on its device, and what the ways of computing need to know of it."""
+
+import inspect
+import itertools
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import GenerationConfig
+
+from fsctx.agent.engines.hf_files import Loaded
+
+_HEAD_ROWS = 16_384
+"""Vocabulary entries per piece of the float32 head: bounds its copy in memory."""
+
+_WINDOWS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx")
+_LOCAL_WINDOWS = ("sliding_window", "attention_chunk_size", "original_max_position_embeddings")
+_NO_LIMIT = 1 << 40
+_BATCH_TOKENS_CPU = (64, 8192)
+_BATCH_TOKENS_GPU = (256, 16_384)
+_TRIAL_TOKENS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resident:
+    """A model on its device."""
+
+    model: Any
+    tokenizer: Any
+    device: torch.device
+    dtype: torch.dtype
+    window: int
+    """Tokens that a sequence may have."""
+    local_window: int
+    """Sequences longer than this are not attended to in full, or not at the same positions."""
+    cache_argument: str
+    """What this version of transformers calls the key-value cache."""
+    keeps_logits: bool
+    """Whether `forward` can be told which positions to compute logits for."""
+
+    def logits(self, ids: torch.Tensor, keep: torch.Tensor, **arguments: Any) -> torch.Tensor:
+        """Return float32 logits (B, K, V) at the positions `keep` (K) of token ids (B, Q)."""
+        if self.keeps_logits:
+            arguments["logits_to_keep"] = keep
+        cache = arguments.pop("cache", None)
+        if cache is not None:
+            arguments[self.cache_argument] = cache
+        logits: torch.Tensor = self.model(input_ids=ids, use_cache=cache is not None, **arguments).logits
+        return (logits if self.keeps_logits else logits[:, keep]).float()
+
+
+def make_resident(loaded: Loaded, *, device: torch.device, dtype: torch.dtype) -> Resident:
+    """Prepare a loaded model for computing."""
+    model = loaded.model
+    if dtype != torch.float32:
+        _use_float32_head(model)
+    model.generation_config = _plain_generation(model, loaded.tokenizer)
+    parameters = inspect.signature(model.forward).parameters
+    config = model.config.get_text_config()
+    return Resident(
+        model=model,
+        tokenizer=loaded.tokenizer,
+        device=device,
+        dtype=dtype,
+        window=_window(config, loaded.tokenizer),
+        local_window=_local_window(config),
+        cache_argument="cache" if "cache" in parameters else "past_key_values",
+        keeps_logits="logits_to_keep" in parameters,
+    )
+
+
+def find_batch_tokens(resident: Resident) -> int:
+    """Return how many tokens a batch may have: about a second's work on a CPU, a share of a GPU's memory."""
+    if resident.device.type == "cuda":
+        config = resident.model.config.get_text_config()
+        free, _ = torch.cuda.mem_get_info(resident.device)
+        hidden, vocabulary = config.hidden_size, config.vocab_size
+        bytes_per_token = 64 * hidden + 2 * vocabulary
+        return _clamp(free // 2 // bytes_per_token, _BATCH_TOKENS_GPU)
+    return _clamp(int(_TRIAL_TOKENS / _trial_s(resident)), _BATCH_TOKENS_CPU)
+
+
+class Float32Head(nn.Module):
+    """An output layer that computes in float32 whatever the model's precision.
+
+    Half precision has so few values near a logit that different words tie exactly.
+    """
+
+    def __init__(self, head: nn.Linear) -> None:
+        super().__init__()
+        self.weight = head.weight
+        self.bias = head.bias
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return float32 logits (..., V) of hidden states (..., H)."""
+        states = hidden.float()
+        pieces = [nn.functional.linear(states, rows.float()) for rows in self.weight.split(_HEAD_ROWS)]
+        logits = torch.cat(pieces, dim=-1)
+        return logits if self.bias is None else logits + self.bias.float()
+
+
+def _use_float32_head(model: Any) -> None:
+    head = model.get_output_embeddings()
+    if isinstance(head, nn.Linear):
+        model.set_output_embeddings(Float32Head(head))
+
+
+def _plain_generation(model: Any, tokenizer: Any) -> GenerationConfig:
+    """Return settings with the model's end tokens and nothing else of its own: no sampling, no penalties."""
+    own = model.generation_config.eos_token_id if model.generation_config else None
+    ends = [*(own if isinstance(own, list) else [own]), tokenizer.eos_token_id, model.config.eos_token_id]
+    known = sorted({end for end in itertools.chain(*(e if isinstance(e, list) else [e] for e in ends)) if end is not None})
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (known or [0])[0]
+    return GenerationConfig(eos_token_id=known or None, pad_token_id=pad, do_sample=False)
+
+
+def _window(config: Any, tokenizer: Any) -> int:
+    """Return the model's own limit, else the tokenizer's, else none."""
+    own = next((value for name in _WINDOWS if isinstance(value := getattr(config, name, None), int) and value > 0), None)
+    return min(own or tokenizer.model_max_length or _NO_LIMIT, _NO_LIMIT)
+
+
+def _local_window(config: Any) -> int:
+    scaling = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    values = [getattr(config, name, None) for name in _LOCAL_WINDOWS]
+    if isinstance(scaling, dict) and scaling.get("rope_type") in ("longrope", "dynamic"):
+        values.append(scaling.get("original_max_position_embeddings") or getattr(config, "max_position_embeddings", None))
+    return min([value for value in values if isinstance(value, int) and value > 0], default=_NO_LIMIT)
+
+
+@torch.inference_mode()
+def _trial_s(resident: Resident) -> float:
+    """Return the seconds that a few tokens take; the first pass, which also warms up, does not count."""
+    ids = torch.zeros(1, _TRIAL_TOKENS, dtype=torch.long, device=resident.device)
+    keep = torch.tensor([_TRIAL_TOKENS - 1], device=resident.device)
+    resident.logits(ids, keep)
+    began_s = time.perf_counter()
+    resident.logits(ids, keep)
+    return max(time.perf_counter() - began_s, 1e-6)
+
+
+def _clamp(value: int, limits: tuple[int, int]) -> int:
+    return max(limits[0], min(limits[1], value))

@@ -1,0 +1,107 @@
+"""An agent's heartbeat: its session, rewritten in place at every beat, and the orders it hears."""
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from fsctx.agent.events import EventLog
+from fsctx.errors import StoreError
+from fsctx.protocol import agents, names, orders
+from fsctx.protocol.agents import AgentState, Ledger, Session
+from fsctx.protocol.names import LeaseId
+from fsctx.protocol.orders import Orders
+from fsctx.store import Store
+
+
+class Heartbeat:
+    """Owns the session file. Thread-safe.
+
+    A beat that the filesystem refuses is not repeated before the next one is due: others then see
+    this agent silent, which costs work at most.
+    """
+
+    def __init__(self, store: Store, session: Session, events: EventLog, *, beat_s: float) -> None:
+        self._store = store
+        self._session = session
+        self.events = events
+        self._beat_s = beat_s
+        self._lock = threading.RLock()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._on_orders: Callable[[Orders], None] = lambda _: None
+
+    def start(self, on_orders: Callable[[Orders], None]) -> None:
+        """Begin to beat; `on_orders` is told the standing orders at every beat."""
+        self._on_orders = on_orders
+        self._thread.start()
+
+    def beat(self) -> None:
+        """Rewrite the session now.
+
+        Raises:
+            StoreError: the filesystem refused.
+        """
+        with self._lock:
+            self._session = dataclasses.replace(self._session, counter=self._session.counter + 1)
+            self._store.rewrite(names.session(self._session.agent), agents.encode_session(self._session))
+
+    def say(self, *, at_once: bool = False, **changes: Any) -> None:
+        """Change what the session says, from the next beat on, or at once."""
+        with self._lock:
+            self._session = dataclasses.replace(self._session, **changes)
+            if at_once:
+                self._try(self.beat)
+
+    def count(self, **amounts: float) -> None:
+        """Add to the ledger; computed tokens and finished units are progress."""
+        with self._lock:
+            ledger = self._session.ledger
+            sums = {name: getattr(ledger, name) + amount for name, amount in amounts.items()}
+            is_progress = bool(amounts.keys() & {"tokens", "units_done"})
+            self._session = dataclasses.replace(
+                self._session,
+                ledger=dataclasses.replace(ledger, **sums),
+                progress=self._session.progress + is_progress,
+            )
+
+    def release(self, lease_id: LeaseId) -> None:
+        """Declare a lease given back, at once."""
+        with self._lock:
+            released = (*self._session.released, str(lease_id))[-agents.MAX_RELEASED :]
+            self.say(at_once=True, released=released)
+
+    @property
+    def agent(self) -> str:
+        """The agent's name."""
+        return self._session.agent
+
+    @property
+    def session(self) -> Session:
+        """What the session says now."""
+        return self._session
+
+    @property
+    def ledger(self) -> Ledger:
+        """The sums so far."""
+        return self._session.ledger
+
+    def stop(self, why: str) -> None:
+        """Say that the agent left, which releases all its leases, and end."""
+        self._end.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout=5.0)
+        self.say(at_once=True, state=AgentState.LEFT, why=why[:300], unit=None, context=None, rows_per_s=0.0)
+        self._try(self.events.flush)
+
+    def _run(self) -> None:
+        while not self._end.wait(self._beat_s):
+            self._try(self.beat)
+            self._try(self.events.flush)
+            self._try(lambda: self._on_orders(orders.read_orders(self._store)))
+
+    def _try(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except StoreError as error:
+            self.events.add("store_error", error=str(error))

@@ -1,0 +1,24 @@
+"""What `fsctx agent` can be asked for."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fsctx.agent.residency import ContextMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions:
+    """What `fsctx agent` was asked for; see its `--help`."""
+
+    engine: str = "auto"
+    device: str = "auto"
+    dtype: str | None = None
+    context: ContextMode = ContextMode.FULL
+    cache: Path
+    idle_exit_s: float | None = None
+    max_units: int | None = None
+    walltime_s: float | None = None
+    save_s: float | None = None
+    stall_s: float = 1800.0
+    since_order: int | None = None
+    submission: str | None = None

@@ -1,0 +1,93 @@
+"""What an agent knows of the others that hold leases: who owns what, and whether they are alive."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from fsctx.agent import watch
+from fsctx.agent.watch import Judgement, Patience, Watch
+from fsctx.protocol import agents, leases
+from fsctx.protocol.agents import AgentRecord, Session
+from fsctx.protocol.names import LeaseId
+from fsctx.store import Store
+
+AT_ONCE = 8
+"""So many owners are read per look: the rest has its turn at the next ones."""
+
+
+@dataclass(slots=True)
+class _Owner:
+    """What is remembered of one owner."""
+
+    watch: Watch | None = None
+    judgement: Judgement = Judgement.UNSURE
+    released: frozenset[str] = frozenset()
+    record: AgentRecord | None = None
+
+
+@dataclass(slots=True)
+class Owners:
+    """Watches the holders of leases. `is_dead` says of a record whether its process is known to be dead."""
+
+    store: Store
+    me: str
+    patience: Patience
+    is_dead: Callable[[AgentRecord], bool]
+    _of_lease: dict[LeaseId, str] = field(default_factory=dict)
+    _owners: dict[str, _Owner] = field(default_factory=dict)
+
+    def orphans(self, leased: Iterable[LeaseId]) -> tuple[LeaseId, ...]:
+        """Return the next generations of the leases whose holders are known to be gone."""
+        return tuple(LeaseId(id_.unit, id_.generation + 1) for id_ in leased if self._is_orphan(id_))
+
+    def due(self, leased: Iterable[LeaseId]) -> tuple[LeaseId, ...]:
+        """Return some leases, one per owner, whose owners were not looked at for the longest time."""
+        unknown = [id_ for id_ in leased if id_ not in self._of_lease]
+        known: dict[str, LeaseId] = {self._of_lease[id_]: id_ for id_ in leased if id_ in self._of_lease}
+        longest = sorted(known, key=lambda owner: self._looked_s(owner))
+        return tuple([*unknown, *(known[owner] for owner in longest)][:AT_ONCE])
+
+    def look(self, lease_id: LeaseId, now_s: float) -> None:
+        """Look at the owner of a lease: its session, and, once, its record.
+
+        A lease whose file names nobody is treated like an owner that never announced itself.
+        """
+        owner_name = self._of_lease.get(lease_id)
+        if owner_name is None or owner_name == _nameless(lease_id):
+            owner_name = leases.owner_of(self.store, lease_id)
+            owner_name = _nameless(lease_id) if owner_name is None else owner_name
+            self._of_lease[lease_id] = owner_name
+        owner = self._owners.setdefault(owner_name, _Owner())
+        if owner_name in (leases.NOBODY, self.me):
+            owner.judgement = Judgement.ALIVE if owner_name == self.me else Judgement.GONE
+            return
+        session = None if owner_name == _nameless(lease_id) else agents.read_session(self.store, owner_name)
+        owner.watch = watch.look(owner.watch, session, now_s, self.patience)
+        owner.judgement = self._judge(owner_name, owner, session)
+        owner.released = frozenset(session.released) if session else owner.released
+
+    def forget(self, leased: Iterable[LeaseId]) -> None:
+        """Drop what is known of leases that are not in `leased` any more."""
+        keep = set(leased)
+        self._of_lease = {id_: owner for id_, owner in self._of_lease.items() if id_ in keep}
+
+    def _judge(self, name: str, owner: _Owner, session: Session | None) -> Judgement:
+        assert owner.watch is not None
+        if owner.record is None and session is not None:
+            owner.record = agents.read_agent(self.store, name)
+        if owner.record is not None and self.is_dead(owner.record):
+            return Judgement.GONE
+        return watch.judge(owner.watch, session, self.patience)
+
+    def _is_orphan(self, lease_id: LeaseId) -> bool:
+        owner = self._owners.get(self._of_lease.get(lease_id, "?"))
+        if owner is None:
+            return False
+        return owner.judgement == Judgement.GONE or str(lease_id) in owner.released
+
+    def _looked_s(self, owner_name: str) -> float:
+        owner = self._owners.get(owner_name)
+        return owner.watch.looked_s if owner and owner.watch else float("-inf")
+
+
+def _nameless(lease_id: LeaseId) -> str:
+    return f"?{lease_id}"

@@ -1,0 +1,38 @@
+"""How many units to hold, from the speed that was measured. Pure."""
+
+from dataclasses import dataclass
+
+MAX_UNITS = 64
+"""So many units at most are taken per visit, however small they are."""
+
+_NEWEST = 0.5
+"""Weight of the latest visit in the measured speed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """The speed of this agent. `rows_per_s` is 0 until the first visit is done."""
+
+    unit_rows: int
+    hold_s: float
+    """How many seconds of work to hold, half of it on the device and half of it ahead."""
+    rows_per_s: float = 0.0
+
+    def after(self, rows: int, seconds: float) -> "Pace":
+        """Return the pace after a visit of so many rows."""
+        if rows == 0 or seconds <= 0:
+            return self
+        measured = rows / seconds
+        mixed = _NEWEST * measured + (1 - _NEWEST) * self.rows_per_s if self.rows_per_s else measured
+        return Pace(unit_rows=self.unit_rows, hold_s=self.hold_s, rows_per_s=mixed)
+
+    def units_wanted(self) -> int:
+        """Return how many units to take for the next visit."""
+        half = int(self.hold_s / 2 * self.rows_per_s / self.unit_rows)
+        return max(1, min(half, MAX_UNITS))
+
+    def fits(self, left_s: float | None) -> bool:
+        """Whether to begin a unit in the seconds that are left; one longer than `hold_s` is saved in parts."""
+        if left_s is None or not self.rows_per_s:
+            return left_s is None or left_s > 0
+        return left_s > min(self.unit_rows / self.rows_per_s, self.hold_s)

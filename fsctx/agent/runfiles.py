@@ -1,0 +1,44 @@
+"""A run as an agent reads it at its start."""
+
+from dataclasses import dataclass
+
+from fsctx.protocol import names
+from fsctx.protocol.manifest import Context, Manifest, read_context, read_manifest
+from fsctx.store import Store
+from fsctx.templates.load import parse_template, used_columns
+from fsctx.templates.model import Template
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFiles:
+    """The manifest, and the contexts and templates that its tasks name."""
+
+    store: Store
+    manifest: Manifest
+    contexts: dict[str, Context]
+    templates: dict[str, Template]
+
+    def labels(self, task: int) -> tuple[str, ...]:
+        """Return the labels of a task."""
+        return self.templates[self.manifest.tasks[task].template].label_names
+
+    def columns(self, task: int) -> tuple[str, ...]:
+        """Return the input's columns that a task's template uses."""
+        used = used_columns(self.templates[self.manifest.tasks[task].template])
+        return tuple(column for column in self.manifest.columns if column in used)
+
+
+def read_run(store: Store) -> RunFiles:
+    """Read what an agent needs to know of a run.
+
+    Raises:
+        InputError: not a run, or a newer one.
+        Damaged: a record or template cannot be read.
+    """
+    manifest = read_manifest(store)
+    contexts = {task.context: read_context(store, task.context) for task in manifest.tasks}
+    templates = {}
+    for task in manifest.tasks:
+        name = names.template(task.template)
+        templates[task.template] = parse_template(store.read(name).decode(), where=f"{store.root}/{name}")
+    return RunFiles(store=store, manifest=manifest, contexts=contexts, templates=templates)

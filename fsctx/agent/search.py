@@ -1,0 +1,140 @@
+"""What an agent knows of the run's units, and which of them it prefers. Data only: no file is touched here."""
+
+from collections.abc import Collection, Iterable, Sequence
+from random import Random
+
+from fsctx.protocol.buckets import BucketView
+from fsctx.protocol.geometry import Geometry, bucket_of
+from fsctx.protocol.manifest import Task
+from fsctx.protocol.names import LeaseId
+
+VIEW_S = 60.0
+"""A view older than this is looked at again before its free units are taken."""
+
+_LEVELS = 3
+"""Preference: 0 the resident task, 1 the resident context, 2 any other."""
+
+
+class Search:
+    """Knowledge from listings, and the order in which buckets are looked at.
+
+    The order is shuffled by agent, and so is the place in a bucket where it begins to take units:
+    agents seldom try for the same lease.
+    """
+
+    def __init__(self, geometry: Geometry, tasks: Sequence[Task], chance: Random) -> None:
+        self._geometry = geometry
+        self._tasks = tasks
+        self._chance = chance
+        self._resident: int | None = None
+        self._refused: set[int] = set()
+        order = list(range(geometry.n_buckets))
+        chance.shuffle(order)
+        self._unfinished = dict.fromkeys(order)
+        self._free: dict[int, list[int]] = {}
+        self._seen_s: dict[int, float] = {}
+        self._leased: dict[int, dict[int, int]] = {}
+        self._unlooked: tuple[dict[int, None], ...] = ()
+        self.begin_round(order)
+
+    def begin_round(self, buckets: Iterable[int]) -> None:
+        """Put buckets down for a look, those of preferred tasks first."""
+        self._unlooked = tuple({} for _ in range(_LEVELS))
+        for bucket in buckets:
+            levels = [level for task in self._tasks_of(bucket) if (level := self._level(task)) is not None]
+            if levels:
+                self._unlooked[min(levels)][bucket] = None
+
+    def settle(self, task: int) -> None:
+        """Note which task is resident: its units come first from now on."""
+        if task != self._resident:
+            self._resident = task
+            self.begin_round([bucket for queue in self._unlooked for bucket in queue])
+
+    def refuse(self, tasks: Collection[int]) -> None:
+        """Note tasks that this agent cannot do; all that is open is looked at again."""
+        self._refused.update(tasks)
+        self._free.clear()
+        self._leased.clear()
+        self.begin_round(self._unfinished)
+
+    @property
+    def unfinished(self) -> list[int]:
+        """Buckets in which some unit may still be open to this agent."""
+        return [bucket for bucket in self._unfinished if self._is_wanted(bucket)]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing is left that this agent could ever do."""
+        return not any(self._is_wanted(bucket) for bucket in self._unfinished)
+
+    @property
+    def leased(self) -> list[LeaseId]:
+        """The latest generations seen of units that somebody holds or held."""
+        return [LeaseId(unit, g) for units in self._leased.values() for unit, g in units.items()]
+
+    def next_step(self, now_s: float) -> tuple[tuple[LeaseId, ...], int | None]:
+        """Return free leases to take, best first, or else the next bucket to look at, or neither."""
+        self._forget_old_views(now_s)
+        for level in range(_LEVELS):
+            free = tuple(
+                LeaseId(unit, 0) for units in self._free.values() for unit in units if self._level_of(unit) == level
+            )
+            if free:
+                return free, None
+            if self._unlooked[level]:
+                return (), next(iter(self._unlooked[level]))
+        return (), None
+
+    def saw(self, view: BucketView, now_s: float) -> None:
+        """Take in a look at a bucket."""
+        for queue in self._unlooked:
+            queue.pop(view.bucket, None)
+        free = [unit for unit in view.free if self._level_of(unit) is not None]
+        leased = {unit: g for unit, g in view.leased.items() if self._level_of(unit) is not None}
+        cut = self._chance.randrange(len(free)) if free else 0
+        self._free[view.bucket] = free[cut:] + free[:cut]
+        self._leased[view.bucket] = leased
+        self._seen_s[view.bucket] = now_s
+        if not free and not leased:
+            self._forget(view.bucket)
+
+    def tried(self, lease_id: LeaseId) -> None:
+        """Note that a lease was tried: it is ours or somebody else's, in any case not free."""
+        bucket = bucket_of(lease_id.unit)
+        free = self._free.get(bucket, [])
+        if lease_id.unit in free:
+            free.remove(lease_id.unit)
+        known = self._leased.setdefault(bucket, {})
+        known[lease_id.unit] = max(lease_id.generation, known.get(lease_id.unit, -1))
+
+    def _forget(self, bucket: int) -> None:
+        self._unfinished.pop(bucket, None)
+        self._free.pop(bucket, None)
+        self._leased.pop(bucket, None)
+
+    def _forget_old_views(self, now_s: float) -> None:
+        old = [bucket for bucket, units in self._free.items() if units and now_s - self._seen_s[bucket] > VIEW_S]
+        if old:
+            for bucket in old:
+                self._free.pop(bucket)
+            self.begin_round([*old, *(bucket for queue in self._unlooked for bucket in queue)])
+
+    def _level_of(self, unit: int) -> int | None:
+        return self._level(self._geometry.task_of(unit))
+
+    def _level(self, task: int) -> int | None:
+        if task in self._refused:
+            return None
+        if self._resident is None:
+            return _LEVELS - 1
+        if task == self._resident:
+            return 0
+        return 1 if self._tasks[task].context == self._tasks[self._resident].context else 2
+
+    def _tasks_of(self, bucket: int) -> range:
+        units = self._geometry.units_of(bucket)
+        return range(self._geometry.task_of(units[0]), self._geometry.task_of(units[-1]) + 1)
+
+    def _is_wanted(self, bucket: int) -> bool:
+        return any(task not in self._refused for task in self._tasks_of(bucket))

@@ -1,0 +1,71 @@
+"""Reads the claims of units from the shards."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fsctx.agent.engines.base import Row
+from fsctx.errors import Damaged
+from fsctx.protocol import names
+from fsctx.protocol.geometry import Place
+from fsctx.protocol.manifest import EXTRA, ROW_CLAIM
+from fsctx.store import Store
+
+_KEPT_FOOTERS = 8
+
+
+class Slices:
+    """Reads row groups; keeps the footers of the last shards, so that a unit costs one open and its own bytes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._footers: OrderedDict[int, pq.FileMetaData] = OrderedDict()
+
+    def read(self, place: Place, columns: Sequence[str]) -> list[Row]:
+        """Return a slice's rows in order, with the input's `columns`; empty claims as empty strings.
+
+        Raises:
+            Damaged: the shard is not what plan wrote.
+            StoreError: it cannot be read now.
+        """
+        name = names.shard(place.shard)
+        wanted = [ROW_CLAIM, *(EXTRA + column for column in columns)]
+        with self._store.open(name) as source:
+            try:
+                shard = pq.ParquetFile(source, metadata=self._footers.get(place.shard))
+                table = shard.read_row_group(place.row_group, columns=wanted)
+            except (pa.ArrowException, OSError, IndexError) as error:
+                raise Damaged(
+                    f"{self._store.root}/{name} is damaged ({_line(error)}): restore it from a copy"
+                ) from None
+            self._keep(place.shard, shard.metadata)
+        if table.num_rows != place.n_rows:
+            raise Damaged(
+                f"{self._store.root}/{name}: row group {place.row_group} has {table.num_rows} rows, not {place.n_rows}"
+            )
+        return _rows(table, place.first_row, columns)
+
+    def _keep(self, shard: int, footer: pq.FileMetaData) -> None:
+        self._footers[shard] = footer
+        self._footers.move_to_end(shard)
+        if len(self._footers) > _KEPT_FOOTERS:
+            self._footers.popitem(last=False)
+
+
+def _rows(table: pa.Table, first_row: int, columns: Sequence[str]) -> list[Row]:
+    claims = table.column(ROW_CLAIM).to_pylist()
+    extras = [table.column(EXTRA + column).to_pylist() for column in columns]
+    return [
+        Row(
+            row=first_row + i,
+            claim=claim or "",
+            columns={column: values[i] for column, values in zip(columns, extras, strict=True)},
+        )
+        for i, claim in enumerate(claims)
+    ]
+
+
+def _line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

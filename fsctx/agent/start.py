@@ -1,0 +1,127 @@
+"""Starts one agent on a run: announces it, lets it work, and sees it out."""
+
+import datetime
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fsctx import __version__
+from fsctx.agent import host
+from fsctx.agent.assembly import BEATS_PER_TTL, Say, assemble
+from fsctx.agent.device import DeviceInfo, preflight
+from fsctx.agent.engines.base import Engine
+from fsctx.agent.engines.choose import make_engine
+from fsctx.agent.events import EventLog
+from fsctx.agent.heartbeat import Heartbeat
+from fsctx.agent.leaving import Leaving
+from fsctx.agent.loop import Loop
+from fsctx.agent.options import AgentOptions
+from fsctx.agent.runfiles import RunFiles, read_run
+from fsctx.errors import Damaged, FsctxError
+from fsctx.protocol import codec, names, orders, processes
+from fsctx.protocol.agents import AgentRecord, AgentState, Session
+from fsctx.protocol.manifest import Context
+from fsctx.store import PosixStore
+
+WALLTIME_MARGIN_S = 10.0
+"""So long before the end of the walltime an agent saves and goes."""
+
+
+def run_agent(folder: Path, options: AgentOptions, *, say: Say) -> int:
+    """Work on a run until nothing is left to do or there is a reason to leave; return the exit code.
+
+    Must be called on the main thread: it handles SIGTERM and SIGINT.
+
+    Raises:
+        FsctxError: the run cannot be read, the options are wrong, or nothing could be done here.
+    """
+    began_s = time.monotonic()
+    run = read_run(PosixStore(folder))
+    device = preflight(options.device)
+    engine_for = _engines(run, options, device)
+    leaving = _leaving(run, options, began_s)
+    heartbeat = _announce(run, options, device)
+    heartbeat.start(leaving.hear)
+    heartbeat.count(start_s=time.monotonic() - began_s)
+    loop = assemble(run, options, engine_for=engine_for, heartbeat=heartbeat, leaving=leaving, say=say)
+    return _see_out(loop, heartbeat, say)
+
+
+def _engines(run: RunFiles, options: AgentOptions, device: DeviceInfo) -> Callable[[Context], Engine]:
+    """Return what makes each kind of context's engine once; the first one is made now, to check the options."""
+    made: dict[str, Engine] = {}
+
+    def engine_for(context: Context) -> Engine:
+        if context.kind not in made:
+            made[context.kind] = make_engine(options.engine, device=device.spec, dtype=options.dtype, kind=context.kind)
+        return made[context.kind]
+
+    engine_for(next(iter(run.contexts.values())))
+    return engine_for
+
+
+def _leaving(run: RunFiles, options: AgentOptions, began_s: float) -> Leaving:
+    baseline = orders.read_orders(run.store).last if options.since_order is None else options.since_order
+    leaving = Leaving(
+        baseline=baseline,
+        deadline_s=None if options.walltime_s is None else began_s + options.walltime_s,
+        margin_s=WALLTIME_MARGIN_S,
+        clock=time.monotonic,
+    )
+    leaving.hear(orders.read_orders(run.store))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, leaving.on_signal)
+    return leaving
+
+
+def _announce(run: RunFiles, options: AgentOptions, device: DeviceInfo) -> Heartbeat:
+    """Write the agent's record and its first session."""
+    agent, job, process = host.agent_name(), host.batch_job(os.environ), processes.this_process()
+    record = AgentRecord(
+        agent=agent,
+        process=process,
+        started=_utc(),
+        version=__version__,
+        python=host.python_version(),
+        engine=options.engine,
+        device=device.name,
+        cores=host.cores(),
+        memory_bytes=host.memory_bytes(),
+        batch_system=job.system if job else None,
+        batch_job=job.job if job else None,
+        submission=options.submission,
+    )
+    run.store.make_folder(names.agent_folder(agent))
+    run.store.replace(names.agent_record(agent), codec.encode_pretty(record))
+    events = EventLog(run.store, agent, clock=time.monotonic, utc=_utc)
+    session = Session(
+        agent=agent, counter=0, progress=0, state=AgentState.STARTING, host=process.host, device=device.name
+    )
+    heartbeat = Heartbeat(run.store, session, events, beat_s=run.manifest.ttl_s / BEATS_PER_TTL)
+    heartbeat.beat()
+    events.add("started", host=process.host, pid=process.pid, device=device.name)
+    return heartbeat
+
+
+def _see_out(loop: Loop, heartbeat: Heartbeat, say: Say) -> int:
+    """Let the agent work, and give back what it holds however that ends."""
+    reason = "an unexpected error"
+    try:
+        reason = loop.run()
+    except FsctxError as error:
+        reason = str(error)
+        raise
+    finally:
+        heartbeat.events.add("left", reason=reason)
+        heartbeat.stop(reason)
+    ledger = heartbeat.ledger
+    say(
+        f"{heartbeat.agent} leaves: {reason} ({ledger.units_done} units, {ledger.rows_done} rows, {ledger.loads} loads)"
+    )
+    return Damaged.exit_code if loop.ahead.n_damaged else 0
+
+
+def _utc() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,78 @@
+"""Judging another agent by its session, on the watcher's own monotonic clock. Pure.
+
+No clock of another machine is read (law 5), and an agent whose heartbeat moved within the
+time to live is never judged dead (law 7).
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from fsctx.protocol.agents import AgentState, Session
+
+
+class Judgement(StrEnum):
+    """What a watcher thinks of an owner."""
+
+    ALIVE = "alive"
+    UNSURE = "unsure"
+    """Not watched for long enough."""
+    GONE = "gone"
+    """It left, or its process is known dead, or it was silent for the time to live."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long an owner may be silent."""
+
+    ttl_s: float
+    stall_s: float
+    """How long the progress of a running agent may stand still while its heart beats."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What a watcher remembers of an owner. Times are the watcher's monotonic seconds."""
+
+    counter: int | None
+    counter_since_s: float
+    progress: int | None
+    progress_since_s: float
+    looked_s: float
+
+
+def begin(session: Session | None, now_s: float) -> Watch:
+    """Begin to watch."""
+    return Watch(
+        counter=session.counter if session else None,
+        counter_since_s=now_s,
+        progress=session.progress if session else None,
+        progress_since_s=now_s,
+        looked_s=now_s,
+    )
+
+
+def look(watch: Watch | None, session: Session | None, now_s: float, patience: Patience) -> Watch:
+    """Return what is remembered after one more look; `session` is None where there was none to read.
+
+    A watcher that did not look for half the time to live begins again: it may have been frozen
+    together with the owner.
+    """
+    if watch is None or now_s - watch.looked_s > patience.ttl_s / 2:
+        return begin(session, now_s)
+    seen = replace(watch, looked_s=now_s)
+    if session is not None and session.counter != watch.counter:
+        seen = replace(seen, counter=session.counter, counter_since_s=now_s)
+    if session is not None and (session.progress != watch.progress or session.state != AgentState.RUNNING):
+        seen = replace(seen, progress=session.progress, progress_since_s=now_s)
+    return seen
+
+
+def judge(watch: Watch, session: Session | None, patience: Patience) -> Judgement:
+    """Judge the owner of a lease after a look."""
+    if session is not None and session.state == AgentState.LEFT:
+        return Judgement.GONE
+    if watch.looked_s - watch.counter_since_s >= patience.ttl_s:
+        return Judgement.GONE
+    if watch.looked_s - watch.progress_since_s >= patience.stall_s:
+        return Judgement.GONE
+    return Judgement.UNSURE if watch.looked_s == watch.counter_since_s else Judgement.ALIVE

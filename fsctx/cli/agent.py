@@ -1,0 +1,67 @@
+"""`fsctx agent`."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--engine", default="auto", show_default=True, help="auto, hf, or fake[:option=value,…].")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@click.option("--dtype", default=None, help="float32, bfloat16 or float16; by the device if not given.")
+@click.option(
+    "--context",
+    type=click.Choice(["full", "partial", "agnostic"]),
+    default="full",
+    show_default=True,
+    help="full keeps the model on the device; partial loads it for each unit from this node's disk; "
+    "agnostic takes everything from the shared filesystem for each unit.",
+)
+@click.option("--cache", type=click.Path(path_type=Path), default=None, help="The node's cache; else $FSCTX_CACHE.")
+@click.option("--idle-exit", type=click.FloatRange(min=0), default=None, help="Leave after so many idle seconds.")
+@click.option("--max-units", type=click.IntRange(min=1), default=None, help="Leave after so many units.")
+@click.option("--walltime", type=click.FloatRange(min=0), default=None, help="Seconds until this job is ended.")
+@click.option(
+    "--save-every", type=click.FloatRange(min=0.1), default=None, help="Save a long unit's rows every so many seconds."
+)
+@click.option(
+    "--stall",
+    type=click.FloatRange(min=1),
+    default=1800.0,
+    show_default=True,
+    help="Take units over from an agent that lives but got nothing done for so many seconds.",
+)
+@click.option("--no-peers", is_flag=True, help="Neither serve nor ask other nodes' caches.")
+@click.option("--submission", default=None, hidden=True)
+@click.option("--since-order", type=int, default=None, hidden=True)
+def agent(run: Path, cache: Path | None, **asked: Any) -> int:
+    """Work on RUN until nothing is left to do.
+
+    Leaves by itself when the run is done or told to stop or drain. On SIGTERM and SIGINT it saves the rows that
+    are finished, gives its units back and goes. Exit codes: 0 nothing left, or told to leave; 4 the claims of a unit
+    are damaged; 75 this device or node cannot do it; 78 no node can.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads steal the cores of other agents
+    from fsctx.agent.options import AgentOptions
+    from fsctx.agent.residency import ContextMode
+    from fsctx.agent.start import run_agent
+    from fsctx.cache import default_root
+
+    options = AgentOptions(
+        engine=asked["engine"],
+        device=asked["device"],
+        dtype=asked["dtype"],
+        context=ContextMode(asked["context"]),
+        cache=default_root(os.environ, cache),
+        idle_exit_s=asked["idle_exit"],
+        max_units=asked["max_units"],
+        walltime_s=asked["walltime"],
+        save_s=asked["save_every"],
+        stall_s=asked["stall"],
+        since_order=asked["since_order"],
+        submission=asked["submission"],
+    )
+    return run_agent(run, options, say=lambda line: click.echo(line, err=True))

@@ -1,0 +1,69 @@
+"""`fsctx collect`: a run's verdicts into one file, with their statistics."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:  # heavy: not for --help
+    from fsctx.coordinator.collect.collect import Progress, Summary
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write: .parquet, .jsonl or .csv.")
+@click.option("--partial", "is_partial", is_flag=True, help="Take what is there, though verdicts are missing.")
+@click.option(
+    "--report", type=click.Path(path_type=Path), help="HTML page to write: accuracy, confusion, who did what."
+)
+@click.option("--keep-columns", is_flag=True, help="Add the input's other columns, as input_<name>.")
+@click.option("--json", "as_json", is_flag=True, help="Print the statistics as one JSON document.")
+def collect(  # noqa: PLR0913 one parameter per option
+    *, run: Path, output: Path | None, is_partial: bool, report: Path | None, keep_columns: bool, as_json: bool
+) -> None:
+    """Write one row per claim and task of RUN, in input order, and show accuracy.
+
+    First it is proved that every planned verdict is there exactly once. Where some are missing, nothing is
+    written and the exit code is 3 (--partial: what is there is written). Safe while agents work.
+    """
+    from fsctx.coordinator.collect import collect as collecting
+    from fsctx.coordinator.collect import report as reporting
+    from fsctx.store import PosixStore
+
+    store = PosixStore(run)
+    if report is not None:
+        reporting.check_report(report)
+    request = collecting.Request(output=output, is_partial=is_partial, keep_columns=keep_columns)
+    with _progress() as progress:
+        summary = collecting.collect(store, request, progress=progress)
+    if report is not None:
+        reporting.write_report(report, store, summary)
+    _print(summary, as_json=as_json)
+
+
+def _print(summary: "Summary", *, as_json: bool) -> None:
+    import msgspec
+
+    from fsctx.coordinator.collect import text
+
+    if as_json:
+        click.echo(msgspec.json.encode(summary).decode())
+    else:
+        text.show(summary, text.console_for_output())
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator["Progress | None"]:
+    """Show a bar on stderr, if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    with Bar(console=console, transient=True) as bar:
+        task = bar.add_task("collecting")
+        yield lambda done, expected: bar.update(task, completed=done, total=expected)

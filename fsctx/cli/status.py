@@ -1,0 +1,91 @@
+"""`fsctx status`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from fsctx.coordinator.progress import Status
+
+_REFRESH_S = 2.0
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--watch", is_flag=True, help="Look again every two seconds until nothing is left to do.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document (with --watch, one a line).")
+def status(run: Path, *, watch: bool, as_json: bool) -> None:
+    """Show how far a run is, and which agents work on it.
+
+    Reads the run's files only: it works from every host that sees them, whether agents live or not.
+    """
+    for seen in _looks(run, is_watching=watch):
+        if as_json:
+            _print_json(seen, indent=None if watch else 1)
+            continue
+        if watch:
+            click.clear()
+        _print_text(seen, root=str(run))
+
+
+def _looks(run: Path, *, is_watching: bool) -> Iterator["Status"]:
+    """Yield one status, or one every two seconds until the run is finished."""
+    import time
+
+    from fsctx.coordinator.progress import RunState
+    from fsctx.coordinator.status import read_status
+    from fsctx.coordinator.watching import Beat, with_silences
+    from fsctx.store import PosixStore
+
+    store = PosixStore(run)
+    if not is_watching:
+        yield read_status(store)
+        return
+    beats: dict[str, Beat] = {}
+    while True:
+        seen, beats = with_silences(read_status(store), beats, time.monotonic())
+        yield seen
+        if seen.state in (RunState.DONE, RunState.INCOMPLETE):
+            return
+        time.sleep(_REFRESH_S)
+
+
+def _print_json(seen: "Status", *, indent: int | None) -> None:
+    import json
+
+    from fsctx.coordinator.progress import to_json
+
+    click.echo(json.dumps(to_json(seen), indent=indent, ensure_ascii=False))
+
+
+def _print_text(seen: "Status", *, root: str) -> None:
+    import sys
+
+    from fsctx.coordinator import status_text
+
+    for line in status_text.summary(seen, root=root):
+        click.echo(line)
+    rows = status_text.agent_rows(seen)
+    if sys.stdout.isatty() and rows:
+        _print_table(rows)
+    else:
+        for line in status_text.plain_table(rows):
+            click.echo(line)
+    for line in status_text.left(seen):
+        click.echo(line)
+
+
+def _print_table(rows: list[tuple[str, ...]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from fsctx.coordinator.status_text import AGENT_COLUMNS
+
+    table = Table(*AGENT_COLUMNS, box=box.SIMPLE)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))  # Text: brackets in an agent's words are no markup
+    Console().print(table)

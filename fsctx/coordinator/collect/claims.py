@@ -1,0 +1,81 @@
+"""Reading the claims of a run back, slice by slice."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fsctx.errors import Damaged, Missing
+from fsctx.protocol import names
+from fsctx.protocol.geometry import Geometry
+from fsctx.store import Store
+
+
+class Claims:
+    """The claims of a run, for reading slices in order. Keeps one shard open.
+
+    Raises (at any call):
+        Damaged: a shard is missing, unreadable, or not as planned; names it.
+    """
+
+    def __init__(self, store: Store, geometry: Geometry, *, columns: Sequence[str]) -> None:
+        self._store = store
+        self._geometry = geometry
+        self._columns = list(columns)
+        self._number = 0
+        self._open = self._open_shard(0)
+        self.schema = self._schema_of(0)
+        """Names and types of the columns that `read` returns, in the order asked for."""
+
+    def read(self, slice_number: int) -> pa.Table:
+        """Return the claims of a slice."""
+        shard, row_group = divmod(slice_number, self._geometry.slices_per_shard)
+        self._turn_to(shard)
+        where = names.shard(shard)
+        with _damage_named(where):
+            table = self._open.read_row_group(row_group, columns=self._columns)
+        expected = self._geometry.rows_of_slice(slice_number)
+        if table.num_rows != expected:
+            raise Damaged(f"{where} has {table.num_rows} rows in row group {row_group}, not {expected}: restore it")
+        return table.select(self._columns).replace_schema_metadata(None)
+
+    def close(self) -> None:
+        """Close the shard that is open."""
+        self._open.close(force=True)
+
+    def _turn_to(self, shard: int) -> None:
+        if shard != self._number:
+            self._open.close(force=True)
+            self._open, self._number = self._open_shard(shard), shard
+            if not self._schema_of(shard).equals(self.schema):
+                raise Damaged(f"{names.shard(shard)} has other columns than {names.shard(0)}: restore it")
+
+    def _open_shard(self, shard: int) -> pq.ParquetFile:
+        where = names.shard(shard)
+        with _damage_named(where):
+            file = pq.ParquetFile(self._store.open(where))
+        geometry = self._geometry
+        expected = min(geometry.slices_per_shard, geometry.n_slices - shard * geometry.slices_per_shard)
+        if file.num_row_groups != expected:
+            raise Damaged(f"{where} has {file.num_row_groups} row groups, not {expected}: restore it")
+        return file
+
+    def _schema_of(self, shard: int) -> pa.Schema:
+        found = self._open.schema_arrow
+        absent = [name for name in self._columns if name not in found.names]
+        if absent:
+            raise Damaged(f"{names.shard(shard)} has no column {absent[0]!r}, only {found.names}: restore it")
+        return pa.schema([found.field(name) for name in self._columns])
+
+
+@contextlib.contextmanager
+def _damage_named(where: str) -> Iterator[None]:
+    """Name the shard in whatever is wrong with it."""
+    try:
+        yield
+    except Missing:
+        raise Damaged(f"{where} is not there: restore it") from None
+    except (pa.ArrowException, OSError) as error:
+        seen = (str(error) or type(error).__name__).splitlines()[0]
+        raise Damaged(f"{where} is not readable Parquet ({seen}): restore it") from None

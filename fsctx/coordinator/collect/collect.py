@@ -1,0 +1,153 @@
+"""`fsctx collect`: prove, then write, count and report in one pass over the results."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fsctx.coordinator.collect.claims import Claims
+from fsctx.coordinator.collect.layout import collected_columns, read_tasks, shard_columns
+from fsctx.coordinator.collect.metrics import Maker, Tally, TaskMetrics
+from fsctx.coordinator.collect.proof import FailedUnit, Proof, prove
+from fsctx.coordinator.collect.rows import Source, interleave, parts_by_window
+from fsctx.coordinator.collect.writers import Writer, check_place, writer_for, writing
+from fsctx.errors import InputError, NotComplete
+from fsctx.protocol import names
+from fsctx.protocol.manifest import Manifest, read_manifest
+from fsctx.store import Store
+
+Progress = Callable[[int, int], None]
+"""Told verdicts collected and verdicts expected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is asked of `collect`."""
+
+    output: Path | None = None
+    is_partial: bool = False
+    """Whether a run that is not complete is collected as far as it is."""
+    keep_columns: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What was collected; `--json` prints it."""
+
+    run: str
+    output: str | None
+    rows: int
+    ok: int
+    errors: int
+    """Rows whose status is not ok, those too long among them."""
+    too_long: int
+    missing: int
+    """Planned verdicts that are not among the rows, those of failed units among them."""
+    failed: int
+    duplicates: int
+    """Rows that are there twice. The proof admits none."""
+    superseded_units: int
+    """Results that were computed, but do not count: another one of the same unit was published first."""
+    tasks: tuple[TaskMetrics, ...]
+    failures: tuple[FailedUnit, ...]
+    makers: tuple[Maker, ...]
+
+
+def collect(store: Store, request: Request, *, progress: Progress | None = None) -> Summary:
+    """Write a run's verdicts in input order and return their statistics.
+
+    Raises:
+        InputError: the request or the run cannot be used.
+        NotComplete: verdicts are missing and `is_partial` is not set; nothing was written.
+        Damaged: a file of the run is not what was written there; nothing was written.
+        StoreError: the filesystem refused; what stood at `output` is untouched.
+    """
+    manifest = read_manifest(store)
+    if request.output is not None:
+        check_output(store, request.output)
+    columns = shard_columns(manifest, keep_columns=request.keep_columns)
+    proof = prove(store, manifest.geometry)
+    if not request.is_partial:
+        _require(proof, proof.missing_rows, store)
+    claims = Claims(store, manifest.geometry, columns=columns)
+    with contextlib.closing(claims):
+        source = _source(store, manifest, claims)
+        tally = Tally(source.tasks)
+        with _writer(store, request, source) as writer:
+            _pass(source, proof, tally, writer, progress)
+            if not request.is_partial:
+                _require(proof, proof.rows - tally.rows, store)
+    return _summarise(manifest, request, proof, tally)
+
+
+def check_output(store: Store, path: Path) -> None:
+    """Check before any work that verdicts can be written to `path`.
+
+    Raises:
+        InputError: unknown ending, no such folder, no permission, or among the run's own files.
+    """
+    writer_for(path)
+    check_place(path)
+    inside = path.resolve().is_relative_to(store.root.resolve())
+    if inside and path.resolve().parent != store.root.resolve():
+        raise InputError(f"{path} is among the run's own files: pass a name outside {store.root}")
+
+
+def _require(proof: Proof, missing: int, store: Store) -> None:
+    """Raise where verdicts are missing."""
+    if not missing:
+        return
+    seen = f"{missing:,} of {proof.rows:,} verdicts are missing"
+    failed = proof.failed_rows
+    if failed:
+        first = proof.failures[0]
+        seen += f", {failed:,} of them in {len(proof.failures)} failed units (unit {first.unit}: {first.reason})"
+    is_over = failed == missing
+    advice = f"`fsctx retry {store.root}` puts them back" if is_over else f"see `fsctx status {store.root}`"
+    raise NotComplete(f"{store.root} is not complete: {seen}; nothing was written: {advice}, or pass --partial")
+
+
+def _source(store: Store, manifest: Manifest, claims: Claims) -> Source:
+    tasks = read_tasks(store, manifest)
+    columns = collected_columns(claims.schema, tasks)
+    return Source(store=store, manifest=manifest, tasks=tasks, claims=claims, columns=columns)
+
+
+@contextlib.contextmanager
+def _writer(store: Store, request: Request, source: Source) -> Iterator[Writer | None]:
+    if request.output is None:
+        yield None
+        return
+    with writing(request.output, source.schema, store.read(names.MANIFEST)) as writer:
+        yield writer
+
+
+def _pass(source: Source, proof: Proof, tally: Tally, writer: Writer | None, progress: Progress | None) -> None:
+    """Go over all rows once: count them, and write them."""
+    expected = proof.rows - proof.missing_rows
+    for parts in parts_by_window(source, proof):
+        for part in parts:
+            tally.add(part)
+        if writer is not None and parts:
+            writer.write(interleave(parts))
+        if progress is not None:
+            progress(tally.rows, expected)
+
+
+def _summarise(manifest: Manifest, request: Request, proof: Proof, tally: Tally) -> Summary:
+    tasks = tally.task_metrics()
+    return Summary(
+        run=manifest.run,
+        output=None if request.output is None else str(request.output),
+        rows=tally.rows,
+        ok=sum(task.ok for task in tasks),
+        errors=sum(task.errors for task in tasks),
+        too_long=sum(task.too_long for task in tasks),
+        missing=proof.rows - tally.rows,
+        failed=proof.failed_rows,
+        duplicates=0,
+        superseded_units=proof.superseded,
+        tasks=tasks,
+        failures=proof.failures,
+        makers=tally.makers(),
+    )

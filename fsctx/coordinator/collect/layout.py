@@ -1,0 +1,123 @@
+"""What a collected row looks like: its columns, and what is the same in all rows of a task."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import pyarrow as pa
+
+from fsctx.errors import Damaged, InputError, Missing
+from fsctx.protocol import names
+from fsctx.protocol.manifest import EXTRA, ROW_CLAIM, ROW_ID, ROW_LABEL, Manifest, Task
+from fsctx.protocol.verdicts import schema as verdict_schema
+from fsctx.store import Store
+from fsctx.templates.load import parse_template
+
+
+class From(Enum):
+    """Where a collected column comes from."""
+
+    CLAIMS = auto()
+    VERDICTS = auto()
+    ROW = auto()
+    UNIT = auto()
+    TASK = auto()
+    GOLD = auto()
+    NOTHING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A collected column."""
+
+    name: str
+    kind: pa.DataType
+    comes_from: From
+    source: str = ""
+    """Its name there, where that differs."""
+
+    @property
+    def key(self) -> str:
+        """Its name where it comes from."""
+        return self.source or self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTask:
+    """A task of the run with what its template adds."""
+
+    number: int
+    task: Task
+    labels: tuple[str, ...]
+    gold: dict[str, str]
+    """Gold label as given → label."""
+
+
+def read_tasks(store: Store, manifest: Manifest) -> tuple[RunTask, ...]:
+    """Read the run's tasks with their labels, as planned.
+
+    Raises:
+        Damaged: a template that the run was planned with is missing or unreadable.
+    """
+    labels = {task.template: _labels(store, task.template) for task in manifest.tasks}
+    return tuple(
+        RunTask(number=number, task=task, labels=labels[task.template], gold=manifest.gold.get(task.template, {}))
+        for number, task in enumerate(manifest.tasks)
+    )
+
+
+def shard_columns(manifest: Manifest, *, keep_columns: bool) -> list[str]:
+    """Return the columns of the shards that collected rows are made of.
+
+    Raises:
+        InputError: the input's other columns are wanted, and the run has none.
+    """
+    if keep_columns and not manifest.columns:
+        raise InputError(
+            f"run {manifest.run} holds no other columns of its input: leave out --keep-columns, or plan it with them"
+        )
+    extra = [EXTRA + name for name in manifest.columns] if keep_columns else []
+    return [*[ROW_ID] * manifest.has_ids, ROW_CLAIM, *[ROW_LABEL] * manifest.has_labels, *extra]
+
+
+def collected_columns(claims: pa.Schema, tasks: Sequence[RunTask]) -> tuple[Column, ...]:
+    """Return the columns of what is collected, in order, given those of the claims."""
+    given_id = ROW_ID in claims.names
+    first = [
+        Column("id", claims.field(ROW_ID).type if given_id else pa.int64(), From.CLAIMS if given_id else From.ROW),
+        Column("claim", claims.field(ROW_CLAIM).type, From.CLAIMS),
+        Column("label", pa.string(), From.GOLD if ROW_LABEL in claims.names else From.NOTHING),
+        Column("model", pa.string(), From.TASK),
+        Column("template", pa.string(), From.TASK),
+    ]
+    of_verdicts = verdict_schema(all_labels(tasks))
+    computed = [Column(field.name, field.type, From.VERDICTS) for field in of_verdicts if field.name != "row"]
+    at = [column.name for column in computed].index("generation")
+    fixed = [*first, *computed[:at], Column("unit", pa.int64(), From.UNIT), *computed[at:]]
+    return (*fixed, *_extras(claims, {column.name for column in fixed}))
+
+
+def _extras(claims: pa.Schema, taken: set[str]) -> Iterator[Column]:
+    """Yield the input's other columns; a name that is taken (`input_tokens`) gets a `_` at its end."""
+    for field in claims:
+        if field.name.startswith(EXTRA):
+            name = field.name
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            yield Column(name, field.type, From.CLAIMS, source=field.name)
+
+
+def all_labels(tasks: Sequence[RunTask]) -> list[str]:
+    """Return the labels of all tasks, each once, in the order in which they come."""
+    return list(dict.fromkeys(label for task in tasks for label in task.labels))
+
+
+def _labels(store: Store, template: str) -> tuple[str, ...]:
+    where = names.template(template)
+    try:
+        return parse_template(store.read(where).decode(), where=where).label_names
+    except Missing:
+        raise Damaged(f"{where} is not there: restore it") from None
+    except (InputError, UnicodeDecodeError) as error:
+        raise Damaged(f"{where} is not what was planned ({error}): restore it") from None

@@ -1,0 +1,187 @@
+"""The proof that every planned (claim, task) has exactly one verdict.
+
+It has two parts. `prove` lists folders and reads symlinks, nothing else: which units are published, and
+by which lease. `read_unit` then checks each unit's file as it is read: exactly the slice's rows, each once.
+What both accept holds every row once; anything else raises and names the file.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fsctx.errors import Damaged, Missing
+from fsctx.protocol import failures, names, results, verdicts
+from fsctx.protocol.geometry import Geometry, Place, bucket_of
+from fsctx.protocol.manifest import Manifest
+from fsctx.store import Store
+
+READERS = 8
+"""Threads that read: what costs on a network filesystem is waiting, not work."""
+
+NOT_DONE = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedUnit:
+    """A unit that was given up and has no result."""
+
+    unit: int
+    reason: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """Which units are published. Old at once while agents run, but what it says is done stays done."""
+
+    geometry: Geometry
+    generations: np.ndarray[Any, np.dtype[np.int32]]
+    """By unit: the generation of the lease whose verdicts count, else `NOT_DONE`."""
+    failures: tuple[FailedUnit, ...]
+    superseded: int
+    """Result files that do not count: somebody else's was published first."""
+
+    def is_done(self, unit: int) -> bool:
+        """Whether a unit was published."""
+        return bool(self.generations[unit] != NOT_DONE)
+
+    @property
+    def rows(self) -> int:
+        """Verdicts planned: claims times tasks."""
+        return self.geometry.n_rows * self.geometry.n_tasks
+
+    @property
+    def missing_rows(self) -> int:
+        """Verdicts of units that are not published, given up or not."""
+        (missing,) = np.nonzero(self.generations == NOT_DONE)
+        return int(np.minimum(self.geometry.unit_rows, self._rows_from(missing)).sum())
+
+    @property
+    def failed_rows(self) -> int:
+        """Verdicts of units that were given up; they are missing too."""
+        return sum(failure.rows for failure in self.failures)
+
+    def _rows_from(self, units: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return how many claims lie at and after each unit's first one."""
+        rest: np.ndarray[Any, Any] = self.geometry.n_rows - units % self.geometry.n_slices * self.geometry.unit_rows
+        return rest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BucketProof:
+    winners: dict[int, int]
+    failed: tuple[FailedUnit, ...]
+    superseded: int
+
+
+def prove(store: Store, geometry: Geometry) -> Proof:
+    """List every bucket and read its symlinks.
+
+    Raises:
+        Damaged: a published name is of a unit that this bucket does not have, or stands for what is no result of it.
+    """
+    generations = np.full(geometry.n_units, NOT_DONE, dtype=np.int32)
+    given_up: list[FailedUnit] = []
+    superseded = 0
+    with ThreadPoolExecutor(READERS) as pool:
+        for found in pool.map(lambda bucket: _prove_bucket(store, geometry, bucket), range(geometry.n_buckets)):
+            generations[list(found.winners)] = list(found.winners.values())
+            given_up.extend(found.failed)
+            superseded += found.superseded
+    return Proof(geometry=geometry, generations=generations, failures=tuple(given_up), superseded=superseded)
+
+
+def _prove_bucket(store: Store, geometry: Geometry, bucket: int) -> _BucketProof:
+    """Look at one bucket: failures first, so that a unit done in between is seen as done."""
+    given_up = store.list(names.bucket_folder(names.FAILED, bucket))
+    listing = store.list(names.bucket_folder(names.RESULTS, bucket))
+    winners = dict(_winners(store, geometry, bucket, listing))
+    failed = (unit for name in given_up if (unit := names.parse_failed(name)) is not None and unit not in winners)
+    files = (file for name in listing if (file := names.parse_result(name)))
+    return _BucketProof(
+        winners=winners,
+        failed=tuple(_failed_units(store, geometry, failed)),
+        superseded=sum(file.generation != winners.get(file.unit, file.generation) for file in files),
+    )
+
+
+def _winners(store: Store, geometry: Geometry, bucket: int, listing: Iterable[str]) -> Iterator[tuple[int, int]]:
+    """Yield unit and generation of each published name."""
+    units = geometry.units_of(bucket)
+    for name in listing:
+        unit = names.parse_published(name)
+        if unit is None:
+            continue
+        if unit not in units:
+            where = names.published(bucket, unit)
+            raise Damaged(f"{where} is of no unit of its bucket (units {units[0]} to {units[-1]}): remove it")
+        winner = results.winning(store, unit)
+        if winner is not None:
+            yield unit, winner.generation
+
+
+def _failed_units(store: Store, geometry: Geometry, units: Iterable[int]) -> Iterator[FailedUnit]:
+    for unit in sorted(units):
+        try:
+            reason = failures.read_failure(store, unit).reason
+        except Missing:  # put back by `retry` since the listing
+            continue
+        yield FailedUnit(unit=unit, reason=reason, rows=geometry.place(unit).n_rows)
+
+
+def read_unit(store: Store, manifest: Manifest, unit: int, *, labels: Sequence[str]) -> pa.Table | None:
+    """Read a unit's verdicts in the order of its rows; None if it is not published.
+
+    The one place that knows where a unit's verdicts stand.
+
+    Raises:
+        Damaged: the published file is missing, unreadable, of another run or unit, or does not hold exactly
+            the rows of the unit's slice, each once.
+    """
+    winner = results.winning(store, unit)
+    if winner is None:
+        return None
+    where = names.result(bucket_of(unit), winner)
+    try:
+        with store.open(where) as file:
+            table = verdicts.from_parquet(file, run=manifest.run, unit=unit, labels=labels, where=where)
+    except Missing:
+        raise Damaged(f"{where} is published but not there: {_remedy(unit)}") from None
+    return in_row_order(table, manifest.geometry.place(unit), where=where)
+
+
+def in_row_order(table: pa.Table, place: Place, *, where: str) -> pa.Table:
+    """Return a unit's verdicts sorted by row.
+
+    Raises:
+        Damaged: they are not exactly the rows of the unit's slice, each once.
+    """
+    rows = table["row"].to_numpy()
+    wanted = np.arange(place.first_row, place.first_row + place.n_rows)
+    if np.array_equal(rows, wanted):
+        return table
+    order = np.argsort(rows, kind="stable")
+    if np.array_equal(rows[order], wanted):
+        return table.take(order)
+    raise Damaged(f"{where} {_difference(rows, wanted)}: {_remedy(place.unit)}")
+
+
+def _difference(rows: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> str:
+    """Say how a unit's rows differ from its slice's: missing, repeated, of other units."""
+    seen, counts = np.unique(rows, return_counts=True)
+    found = {
+        "missing": np.setdiff1d(wanted, seen),
+        "more than once": seen[counts > 1],
+        "of other units": np.setdiff1d(seen, wanted),
+    }
+    parts = [f"{len(which)} {what} (first: row {which[0]})" for what, which in found.items() if len(which)]
+    return f"should hold rows {wanted[0]} to {wanted[-1]}, but has " + ", ".join(parts)
+
+
+def _remedy(unit: int) -> str:
+    link = names.published(bucket_of(unit), unit)
+    return f"restore the file, or remove {link} so that an agent computes the unit again"

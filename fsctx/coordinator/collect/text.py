@@ -1,0 +1,89 @@
+"""What `collect` says to people."""
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from fsctx.coordinator.collect.collect import Summary
+from fsctx.coordinator.collect.metrics import NONE, TaskMetrics
+
+PLAIN_WIDTH = 200
+"""Where there is no terminal, lines are not cut to fit one."""
+
+MAX_CONFUSIONS = 8
+MAX_FAILURES = 10
+
+
+def show(summary: Summary, console: Console) -> None:
+    """Print what was collected: a table of tasks, a confusion matrix for each, failures, counts."""
+    console.print(_tasks(summary.tasks, console))
+    for task in summary.tasks[:MAX_CONFUSIONS]:
+        if task.n_labelled:
+            console.print(_confusion(task, console))
+    for line in _closing(summary):
+        console.print(Text(line), soft_wrap=True)
+
+
+def console_for_output() -> Console:
+    """Return a console on stdout that leaves lines whole where it is no terminal."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=PLAIN_WIDTH, color_system=None)
+
+
+def _tasks(tasks: tuple[TaskMetrics, ...], console: Console) -> Table:
+    table = _table(console, "Tasks")
+    for name in ("model", "template"):
+        table.add_column(name)
+    for name in ("accuracy", "95 % interval", "macro-F1", "labelled", "rows", "errors", "too long"):
+        table.add_column(name, justify="right")
+    for task in tasks:
+        names = (escape(task.model), escape(task.template))
+        counts = (task.n_labelled, task.rows, task.errors, task.too_long)
+        table.add_row(*names, *_scores(task), *(f"{count:,}" for count in counts))
+    return table
+
+
+def _scores(task: TaskMetrics) -> tuple[str, str, str]:
+    if task.accuracy is None or task.ci95 is None or task.macro_f1 is None:
+        return "-", "-", "-"
+    low, high = task.ci95
+    return f"{task.accuracy:.1%}", f"{low:.1%} to {high:.1%}", f"{task.macro_f1:.3f}"
+
+
+def _confusion(task: TaskMetrics, console: Console) -> Table:
+    table = _table(console, escape(f"{task.model}, {task.template}: rows by gold label (down) and verdict (across)"))
+    table.add_column("")
+    verdicts = [*task.confusion, *[NONE] * any(row[NONE] for row in task.confusion.values())]
+    for name in (*map(escape, verdicts), "precision", "recall", "F1"):
+        table.add_column(name, justify="right")
+    for label in task.labels:
+        counts = (f"{task.confusion[label.label][verdict]:,}" for verdict in verdicts)
+        table.add_row(escape(label.label), *counts, f"{label.precision:.3f}", f"{label.recall:.3f}", f"{label.f1:.3f}")
+    return table
+
+
+def _table(console: Console, title: str) -> Table:
+    if console.is_terminal:
+        return Table(title=title, title_justify="left")
+    return Table(title=title, title_justify="left", box=None, pad_edge=False)
+
+
+def _closing(summary: Summary) -> Iterator[str]:
+    yield ""
+    if len(summary.tasks) > MAX_CONFUSIONS:
+        yield f"Confusion matrices of {len(summary.tasks) - MAX_CONFUSIONS} more tasks: --json or --report."
+    for failure in summary.failures[:MAX_FAILURES]:
+        yield f"Failed: unit {failure.unit}, {failure.rows:,} rows: {failure.reason}"
+    if len(summary.failures) > MAX_FAILURES:
+        yield f"Failed: {len(summary.failures) - MAX_FAILURES} more units; --json lists all of them."
+    yield (
+        f"{summary.rows:,} rows, each once: {summary.ok:,} ok, {summary.errors:,} errors "
+        f"({summary.too_long:,} too long); {summary.missing:,} missing, {summary.duplicates:,} duplicates."
+    )
+    if summary.output is None:
+        yield "No rows were written: pass -o verdicts.parquet (or .jsonl, .csv) to keep them."
+    else:
+        yield f"Written to {summary.output}"

@@ -1,0 +1,120 @@
+"""Plan: read and check everything, write the claims, and last of all say that the run is whole."""
+
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fsctx import __version__
+from fsctx.coordinator.plan.draft import Draft, Input, check_options, draft
+from fsctx.coordinator.plan.hub import fetch_model
+from fsctx.coordinator.plan.patience import default_ttl, mounts
+from fsctx.coordinator.plan.report import Matches, report_new, report_standing, ttl_notes
+from fsctx.coordinator.plan.request import PlanReport, PlanRequest, Progress
+from fsctx.coordinator.plan.standing import check_same_plan
+from fsctx.coordinator.plan.workspace import State, Workspace, look, occupied
+from fsctx.coordinator.plan.writing import Written, write_claims
+from fsctx.errors import InputError
+from fsctx.protocol import codec, names
+from fsctx.protocol.manifest import InputFile, Manifest, Task, read_manifest
+from fsctx.store import PosixStore, Store
+from fsctx.templates.gold import match_gold
+
+
+def plan(request: PlanRequest, *, progress: Progress, fetch: Callable[[str], Path] = fetch_model) -> PlanReport:
+    """Plan a run: afterwards the folder is a whole run, or as it was before.
+
+    The same plan in its finished run changes nothing and succeeds. After an interruption
+    the same call again removes what is left and completes. `fetch` loads a model by its hub name.
+
+    Raises:
+        InputError: something that was passed cannot be used, or the folder holds something else.
+        NoSpace: disk or quota is full.
+    """
+    check_options(request)
+    store = PosixStore(request.run)
+    standing = read_manifest(store) if look(request.run) is State.FINISHED else None
+    wanted = draft(request, fetch=fetch, progress=progress)
+    if standing is None:
+        with occupied(request.run) as workspace:
+            return _write_run(workspace, request, wanted, progress)
+    check_same_plan(store, standing, request, wanted)
+    store.remove(names.PLANNING)
+    return report_standing(store, standing, wanted)
+
+
+def _write_run(workspace: Workspace, request: PlanRequest, wanted: Draft, progress: Progress) -> PlanReport:
+    workspace.clear_shards()
+    written = write_claims(workspace, wanted, request.unit_rows, progress)
+    _check_unchanged(wanted.inputs)
+    workspace.check_ours()
+    _write_records(workspace.store, wanted)
+    _make_folders(workspace.store, written.geometry.n_buckets, progress)
+    seen = [label for label in written.counts.labels if label is not None]
+    matches = {t.template.name: match_gold(seen, t.template, request.gold) for t in wanted.templates}
+    ttl_s, kind = default_ttl(workspace.root, mounts())
+    manifest = _manifest(request, wanted, written, matches, ttl_s=request.ttl_s or ttl_s)
+    workspace.finish(codec.encode_pretty(manifest))
+    notes = ttl_notes(manifest.ttl_s, advised_s=ttl_s, kind=kind)
+    return report_new(workspace.store, manifest, wanted, written, matches, notes)
+
+
+def _check_unchanged(inputs: Sequence[Input]) -> None:
+    """Refuse an input that was written to while it was read."""
+    for item in inputs:
+        source = item.reader.source
+        seen = source.path.stat()
+        if (seen.st_size, seen.st_mtime_ns) != (source.size_bytes, source.mtime_ns):
+            raise InputError(f"{source} changed while it was read: plan again when nobody writes to it")
+
+
+def _write_records(store: Store, wanted: Draft) -> None:
+    store.make_folder(names.CONTEXTS)
+    store.make_folder(names.TEMPLATES)
+    for model in wanted.models:
+        store.replace(names.context(model.context.digest), codec.encode(model.context))
+    for planned in wanted.templates:
+        store.replace(names.template(planned.template.name), planned.text.encode())
+
+
+def _make_folders(store: Store, n_buckets: int, progress: Progress) -> None:
+    for folder in (names.AGENTS, names.CONTROL, names.LOGS, names.SUBMISSIONS):
+        store.make_folder(folder)
+    for bucket in range(n_buckets):
+        for kind in names.BUCKETED:
+            store.make_folder(names.bucket_folder(kind, bucket))
+        progress("making folders", bucket + 1, n_buckets)
+
+
+def _manifest(request: PlanRequest, wanted: Draft, written: Written, matches: Matches, *, ttl_s: float) -> Manifest:
+    return Manifest(
+        run=f"{request.run.absolute().name}-{secrets.token_hex(4)}",
+        version=__version__,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        plan=wanted.digest,
+        geometry=written.geometry,
+        tasks=tuple(_tasks(request, wanted)),
+        gold={name: match.mapping for name, match in matches.items()},
+        has_labels=wanted.layout.label is not None,
+        has_ids=wanted.layout.id is not None,
+        columns=tuple(wanted.layout.extras),
+        inputs=tuple(_input_file(item) for item in wanted.inputs),
+        ttl_s=ttl_s,
+    )
+
+
+def _tasks(request: PlanRequest, wanted: Draft) -> Iterable[Task]:
+    """List the tasks: model by model, so that one model's units are neighbours."""
+    for model in wanted.models:
+        for planned in wanted.templates:
+            yield Task(
+                context=model.context.digest,
+                model=model.name,
+                template=planned.template.name,
+                method=request.method,
+            )
+
+
+def _input_file(item: Input) -> InputFile:
+    source = item.reader.source
+    return InputFile(path=str(source.path.absolute()), size_bytes=source.size_bytes, sha256=item.fingerprint.sha256)

@@ -1,0 +1,97 @@
+"""An input's batch → the same rows as a shard holds them. Pure."""
+
+import json
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fsctx.coordinator.plan.columns import Layout
+from fsctx.coordinator.plan.reading import Ids
+from fsctx.protocol.manifest import EXTRA, ROW_CLAIM, ROW_ID, ROW_LABEL
+
+
+class IdsAreText(Exception):
+    """Not all ids are whole numbers after all: the shards must be written anew, with ids as text."""
+
+
+def shard_schema(layout: Layout, ids: Ids) -> pa.Schema:
+    """Return the columns of a run's shards."""
+    return pa.schema(
+        [
+            pa.field(ROW_ID, pa.int64() if ids is Ids.NUMBERS and layout.id else pa.string()),
+            pa.field(ROW_CLAIM, pa.string()),
+            pa.field(ROW_LABEL, pa.string()),
+            *(pa.field(EXTRA + name, kind) for name, kind in layout.extras.items()),
+        ]
+    )
+
+
+def to_shard(batch: pa.RecordBatch, layout: Layout, ids: Ids) -> pa.RecordBatch:
+    """Return a batch as a shard holds it.
+
+    Raises:
+        IdsAreText: `ids` is NUMBERS, but here is one that would not survive that (`007`, `a1`, a float).
+        pa.ArrowInvalid: a value has no form as text.
+    """
+    schema = shard_schema(layout, ids)
+    nothing = pa.nulls(batch.num_rows, pa.string())
+    arrays = [
+        _ids(batch.column(layout.id), ids) if layout.id else nothing,
+        _text(batch.column(layout.claim)),
+        _blank_to_null(_text(batch.column(layout.label))) if layout.label else nothing,
+        *(_extra(batch.column(name), kind) for name, kind in layout.extras.items()),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def count_labels(batch: pa.RecordBatch) -> Mapping[str | None, int]:
+    """Count the gold labels of a shard's batch; None: rows without one."""
+    counts = pc.value_counts(batch.column(ROW_LABEL))
+    return dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
+
+
+def _ids(array: pa.Array, ids: Ids) -> pa.Array:
+    if ids is Ids.TEXT:
+        return _blank_to_null(_text(array))
+    if pa.types.is_integer(array.type):
+        return _cast_ids(array)
+    text = _blank_to_null(_text(array))
+    numbers = _cast_ids(text)
+    if not pc.all(pc.equal(numbers.cast(pa.string()), text)).as_py() and text.null_count < len(text):
+        raise IdsAreText
+    return numbers
+
+
+def _cast_ids(array: pa.Array) -> pa.Array:
+    try:
+        return array.cast(pa.int64())
+    except pa.ArrowInvalid:
+        raise IdsAreText from None
+
+
+def _text(array: pa.Array) -> pa.Array:
+    """Return any column as strings; nested values as JSON."""
+    if pa.types.is_string(array.type):
+        return array
+    if pa.types.is_nested(array.type):
+        return pa.array([None if v is None else _json(v) for v in array.to_pylist()], pa.string())
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    return array.cast(pa.string())
+
+
+def _extra(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if array.type == kind:
+        return array
+    return _text(array) if pa.types.is_string(kind) else array.cast(kind)
+
+
+def _blank_to_null(text: pa.Array) -> pa.Array:
+    """Return no value for an empty one: tables have no other way to say that there is none."""
+    is_blank = pc.equal(text, "")
+    return pc.if_else(is_blank, None, text) if pc.any(is_blank).as_py() else text
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

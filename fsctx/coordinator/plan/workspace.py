@@ -1,0 +1,236 @@
+"""The run folder while it is planned: who plans there, what an interrupted plan left, and how to leave no trace.
+
+    look      nothing is changed: is the folder usable, unfinished, or a whole run?
+    occupied  the marker is created exclusively, debris removed; on failure everything is removed again
+
+A marker is dead when its process is known to be dead on this host. One of another host cannot be judged, so it
+is obeyed. `check_ours` before each step that readers could see keeps a plan that was taken for dead from adding to
+the folder of the one that replaced it; shards are protected by nothing else, hence the caution above.
+"""
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from fsctx.coordinator.plan.faults import disk_faults
+from fsctx.errors import Damaged, InputError, Missing, StoreError
+from fsctx.protocol import codec, names
+from fsctx.protocol.processes import Process, is_dead, this_process
+from fsctx.store import PosixStore, Store
+from fsctx.store.base import TEMPORARY
+
+_OWN_FOLDERS = (
+    names.UNITS,
+    names.CONTEXTS,
+    names.TEMPLATES,
+    *names.BUCKETED,
+    names.AGENTS,
+    names.CONTROL,
+    names.LOGS,
+    names.SUBMISSIONS,
+)
+
+
+class State(StrEnum):
+    """What stands in the place of the run folder."""
+
+    VACANT = "vacant"
+    UNFINISHED = "unfinished"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marker:
+    """planning.json: the process that plans here."""
+
+    process: Process
+    token: str
+
+
+def look(root: Path) -> State:
+    """Tell what stands at `root`, changing nothing.
+
+    Raises:
+        InputError: no folder, somebody else's files, or a plan that is still alive.
+    """
+    try:
+        found = set(os.listdir(root))
+    except FileNotFoundError:
+        return State.VACANT
+    except NotADirectoryError:
+        raise InputError(f"{root} is a file: choose a folder that does not exist yet for --run") from None
+    except OSError as error:
+        raise InputError(f"{root} cannot be listed ({error.strerror}): choose another folder for --run") from None
+    if names.MANIFEST in found:
+        return State.FINISHED
+    if names.PLANNING in found:
+        _refuse_living(root)
+        return State.UNFINISHED
+    if found:
+        raise InputError(
+            f"{root} is not empty and is no run (it holds {', '.join(sorted(found)[:5])}): "
+            "choose a folder that does not exist yet for --run"
+        )
+    return State.VACANT
+
+
+class Workspace:
+    """A run folder that this process plans in."""
+
+    def __init__(self, store: Store, marker: bytes) -> None:
+        self.store = store
+        self._marker = marker
+
+    @property
+    def root(self) -> Path:
+        """The run folder."""
+        return self.store.root
+
+    def check_ours(self) -> None:
+        """Check that nobody took the folder over.
+
+        Raises:
+            TakenOver: somebody did; nothing here is ours any more.
+        """
+        try:
+            is_ours = self.store.read(names.PLANNING) == self._marker
+        except Missing:
+            is_ours = False
+        if not is_ours:
+            raise TakenOver(f"another plan took {self.root} over while this one ran: wait for it, then look at the run")
+
+    def clear_shards(self) -> None:
+        """Remove all shards, to write them anew."""
+        _remove_tree(self.root / names.UNITS)
+        self.store.make_folder(names.UNITS)
+
+    def finish(self, manifest: bytes) -> None:
+        """Write run.json: from here on the run is whole."""
+        _sync_folder(self.root / names.UNITS)
+        self.check_ours()
+        self.store.replace(names.MANIFEST, manifest)
+        _sync_folder(self.root)
+        self.store.remove(names.PLANNING)
+
+
+class TakenOver(InputError):
+    """Another plan works in the folder now: leave it alone."""
+
+
+@contextlib.contextmanager
+def occupied(root: Path) -> Iterator[Workspace]:
+    """Plan in a folder that `look` found vacant or unfinished. On any failure it is left as it was, debris gone."""
+    made = _make_root(root)
+    store = PosixStore(root)
+    marker = codec.encode(Marker(process=this_process(), token=secrets.token_hex(8)))
+    try:
+        _claim(store, marker)
+    except BaseException:
+        _remove_made(made)
+        raise
+    try:
+        _clean(root)
+        yield Workspace(store, marker)
+    except TakenOver:
+        raise
+    except BaseException:
+        _undo(store, made)
+        raise
+
+
+def _make_root(root: Path) -> list[Path]:
+    """Create the folder; return those that were made for it, deepest first."""
+    missing = [path for path in (root, *root.parents) if not path.exists()]
+    with disk_faults(str(root)):
+        os.makedirs(root, exist_ok=True)
+    return missing
+
+
+def _claim(store: PosixStore, marker: bytes) -> None:
+    with disk_faults(str(store.root)):
+        try:
+            if store.create(names.PLANNING, marker):
+                return
+        except StoreError:
+            _remove_partial_marker(store, marker)
+            raise
+    _refuse_living(store.root)
+    store.remove(names.PLANNING)
+    if not store.create(names.PLANNING, marker):
+        raise InputError(
+            f"another plan has just begun in {store.root}: wait for it, or choose another folder for --run"
+        )
+
+
+def _refuse_living(root: Path) -> None:
+    """Refuse a folder whose marker is not known to be a dead process's."""
+    name = f"{root}/{names.PLANNING}"
+    try:
+        process = codec.decode((root / names.PLANNING).read_bytes(), Marker, where=name).process
+    except (FileNotFoundError, Damaged):
+        return  # its writer died before it could say who it was
+    if is_dead(process) or _was_rebooted(process):
+        return
+    where = f"process {process.pid} on {process.host}"
+    if process.host == this_process().host:
+        raise InputError(f"{root} is being planned by {where}: wait for it, or choose another folder for --run")
+    raise InputError(
+        f"{root} holds an unfinished plan of {where}, which cannot be watched from here: "
+        f"run the same command there, or remove {root} if that plan no longer runs"
+    )
+
+
+def _was_rebooted(process: Process) -> bool:
+    """Whether the process ran on this host before its last boot."""
+    here = this_process()
+    return process.host == here.host and process.boot_id.split("/")[0] != here.boot_id.split("/")[0]
+
+
+def _remove_partial_marker(store: Store, marker: bytes) -> None:
+    """Remove a marker of ours that a full disk cut short."""
+    with contextlib.suppress(StoreError):
+        if marker.startswith(store.read(names.PLANNING)):
+            store.remove(names.PLANNING)
+
+
+def _undo(store: Store, made: list[Path]) -> None:
+    if (store.root / names.MANIFEST).exists():
+        return  # interrupted after the run was whole: agents may be at work already
+    with contextlib.suppress(OSError, StoreError):
+        _clean(store.root)
+        store.remove(names.PLANNING)
+    _remove_made(made)
+
+
+def _remove_made(made: list[Path]) -> None:
+    with contextlib.suppress(OSError):
+        for folder in made:
+            folder.rmdir()
+
+
+def _clean(root: Path) -> None:
+    """Remove what plans make, and nothing else."""
+    for name in _OWN_FOLDERS:
+        _remove_tree(root / name)
+    for path in root.glob(f"{names.MANIFEST}{TEMPORARY}*"):
+        path.unlink(missing_ok=True)
+
+
+def _remove_tree(folder: Path) -> None:
+    with disk_faults(str(folder)), contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable, where the filesystem can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,151 @@
+"""The picture of a run that `status` shows, and the document that it prints as JSON."""
+
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+from fsctx.protocol.agents import AgentState, Ledger
+from fsctx.protocol.failures import Failure
+
+DEAD = "dead"
+"""State of an agent whose process is known to be gone although its session does not say so."""
+
+UNKNOWN = "unknown"
+"""State of an agent that announced itself and has no readable session (yet)."""
+
+
+class RunState(StrEnum):
+    """How a run stands, by what its files say."""
+
+    DONE = "done"
+    """Every unit is done."""
+    INCOMPLETE = "incomplete"
+    """Every unit is done or given up, and some are given up."""
+    RUNNING = "running"
+    """An agent lives and works."""
+    DRAINING = "draining"
+    """Agents live, and each of them is about to leave."""
+    STOPPED = "stopped"
+    """No agent lives, work is left, and no agent was submitted after the last order to stop or drain."""
+    WAITING = "waiting"
+    """No agent lives, work is left, and nobody said stop: none was submitted, or pilots are queued or gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitCounts:
+    """Units by what became of them; the last four sum to `total`."""
+
+    total: int
+    done: int
+    leased: int
+    """Held by somebody. 0 where no agent lives: what nobody holds is free to take."""
+    free: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowCounts:
+    """Verdicts wanted (claims times tasks) and published."""
+
+    total: int
+    done: int
+    failed: int
+    """In units that were given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentView:
+    """One agent: what its session says, unless its process is known to be dead."""
+
+    agent: str
+    host: str = ""
+    device: str = ""
+    state: str = UNKNOWN
+    unit: int | None = None
+    rows_per_s: float = 0.0
+    context: str | None = None
+    """Digest of the resident context."""
+    model: str | None = None
+    """The name of that context in this run."""
+    source: str | None = None
+    why: str = ""
+    submission: str | None = None
+    counter: int = 0
+    silent_s: float | None = None
+    """How long the counter did not move while it was watched; None if it was not watched."""
+    ledger: Ledger = field(default_factory=Ledger)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it may still be at work."""
+        return self.state not in (DEAD, UNKNOWN, AgentState.LEFT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """One look at a run."""
+
+    run: str
+    state: RunState
+    units: UnitCounts
+    rows: RowCounts
+    agents: tuple[AgentView, ...]
+    failures: tuple[Failure, ...] = ()
+    """The first few units that were given up."""
+
+    @property
+    def rows_per_s(self) -> float:
+        """Rate of all agents that live, as they measured it themselves."""
+        return sum(agent.rows_per_s for agent in self.agents if agent.is_alive)
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds left at the present rate; None where nothing moves."""
+        left = self.rows.total - self.rows.done - self.rows.failed
+        if left <= 0:
+            return 0.0
+        return left / self.rows_per_s if self.rows_per_s > 0 else None
+
+    @property
+    def ledger(self) -> Ledger:
+        """The sums of all agents' ledgers, of those that left too."""
+        return Ledger(**{f.name: sum(getattr(a.ledger, f.name) for a in self.agents) for f in fields(Ledger)})
+
+
+def to_json(status: Status) -> dict[str, Any]:
+    """Return a status as the document that `fsctx status --json` prints."""
+    units, rows = status.units, status.rows
+    return {
+        "run": status.run,
+        "state": str(status.state),
+        "units": {f.name: getattr(units, f.name) for f in fields(units)},
+        "rows": {"total": rows.total, "done": rows.done},
+        "agents": [_agent_json(agent) for agent in status.agents],
+        "rows_per_s": round(status.rows_per_s, 3),
+        "eta_s": None if status.eta_s is None else round(status.eta_s, 1),
+        "goodput": goodput(status.ledger),
+    }
+
+
+def goodput(ledger: Ledger) -> dict[str, Any]:
+    """Return what the agents' time bought: rows per load, rows that were computed in vain, seconds by kind."""
+    return {
+        "rows": ledger.rows_done,
+        "loads": ledger.loads,
+        "rows_per_load": round(ledger.rows_done / ledger.loads, 1) if ledger.loads else None,
+        "rows_adopted": ledger.rows_adopted,
+        "rows_lost": ledger.rows_lost,
+        "tokens": ledger.tokens,
+        "seconds": {
+            f.name.removesuffix("_s"): round(getattr(ledger, f.name), 3)
+            for f in fields(ledger)
+            if f.name.endswith("_s")
+        },
+    }
+
+
+def _agent_json(agent: AgentView) -> dict[str, Any]:
+    hidden = ("ledger", "counter")
+    shown = {f.name: getattr(agent, f.name) for f in fields(agent) if f.name not in hidden}
+    done = {"rows_done": agent.ledger.rows_done, "units_done": agent.ledger.units_done, "loads": agent.ledger.loads}
+    return shown | {"state": str(agent.state), "rows_per_s": round(agent.rows_per_s, 3)} | done

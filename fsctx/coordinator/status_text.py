@@ -1,0 +1,105 @@
+"""A status in words and tables, for people."""
+
+import shlex
+from collections.abc import Iterable
+
+from fsctx.coordinator.progress import AgentView, RunState, Status, goodput
+from fsctx.protocol.agents import AgentState
+
+AGENT_COLUMNS = ("agent", "device", "state", "unit", "rows/s", "model", "from", "rows", "note")
+
+_MAX_NOTE = 60
+
+_ADVICE = {
+    RunState.DONE: "collect the verdicts: fsctx collect {root} -o verdicts.parquet",
+    RunState.INCOMPLETE: "put the failed units back: fsctx retry {root}",
+    RunState.STOPPED: "go on with new agents: fsctx submit {root} --batch local -n 1",
+    RunState.WAITING: "start agents: fsctx submit {root} --batch local -n 1",
+}
+
+
+def summary(status: Status, *, root: str) -> list[str]:
+    """Return the lines that say how a run stands."""
+    units, rows = status.units, status.rows
+    return [
+        f"run {status.run}: {status.state}",
+        f"rows   {rows.done:,} of {rows.total:,} done{_share(rows.done, rows.total)}",
+        f"units  {units.done:,} of {units.total:,} done, {units.leased:,} leased, {units.free:,} free, "
+        f"{units.failed:,} failed",
+        f"speed  {status.rows_per_s:,.1f} rows/s{_eta(status)}",
+        *_goodput(status),
+        *(f"failed unit {f.unit}: {f.reason}" for f in status.failures),
+        *([f"next   {_ADVICE[status.state].format(root=shlex.quote(root))}"] if status.state in _ADVICE else []),
+    ]
+
+
+def agent_rows(status: Status) -> list[tuple[str, ...]]:
+    """Return a table's rows, one for each agent that did not leave."""
+    return [_row(agent) for agent in status.agents if agent.state != AgentState.LEFT]
+
+
+def left(status: Status) -> list[str]:
+    """Return a line on the agents that left."""
+    gone = [agent for agent in status.agents if agent.state == AgentState.LEFT]
+    if not gone:
+        return []
+    return [f"{len(gone)} agent(s) left, the last with: {gone[-1].why or 'no reason given'}"]
+
+
+def plain_table(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    """Return agents' rows under their headings, aligned by spaces."""
+    lines = [AGENT_COLUMNS, *rows]
+    if len(lines) == 1:
+        return []
+    widths = [max(len(line[i]) for line in lines) for i in range(len(AGENT_COLUMNS))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as people say it: `45 s`, `12 min`, `3.5 h`, `2.1 days`."""
+    for limit, size, unit in ((120, 1, "s"), (7200, 60, "min")):
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
+
+
+def _row(agent: AgentView) -> tuple[str, ...]:
+    return (
+        agent.agent,
+        agent.device or "?",
+        str(agent.state),
+        "" if agent.unit is None else str(agent.unit),
+        f"{agent.rows_per_s:.1f}",
+        agent.model or "",
+        agent.source or "",
+        f"{agent.ledger.rows_done:,}",
+        _note(agent),
+    )
+
+
+def _note(agent: AgentView) -> str:
+    """Return what is odd about an agent; one line, whatever its reason holds."""
+    silent = f"silent for {duration(agent.silent_s)}" if agent.silent_s else ""
+    note = ", ".join(part for part in (silent, " ".join(agent.why.split())) if part)
+    return note if len(note) <= _MAX_NOTE else note[: _MAX_NOTE - 1] + "…"
+
+
+def _share(part: int, whole: int) -> str:
+    return f" ({100 * part / whole:.1f} %)" if whole else ""
+
+
+def _eta(status: Status) -> str:
+    return f", about {duration(status.eta_s)} left" if status.eta_s else ""
+
+
+def _goodput(status: Status) -> list[str]:
+    if not status.agents:
+        return []
+    sums = goodput(status.ledger)
+    spent = ", ".join(f"{kind} {duration(seconds)}" for kind, seconds in sums["seconds"].items() if seconds >= 0.5)
+    per_load = "" if sums["rows_per_load"] is None else f", {sums['rows_per_load']:,.0f} rows per load"
+    return [
+        f"work   {sums['loads']:,} load(s){per_load}",
+        f"       {sums['rows_adopted']:,} rows adopted from others, {sums['rows_lost']:,} computed in vain",
+        *([f"time   {spent}"] if spent else []),
+    ]

@@ -1,0 +1,51 @@
+"""The record of a submission in the run: what was started, with which text, after which order."""
+
+from dataclasses import dataclass
+
+from fsctx.errors import Damaged, InputError, Missing
+from fsctx.protocol import codec, names
+from fsctx.protocol.processes import Process
+from fsctx.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pilot:
+    """One started pilot: what its batch system calls it; for a local one also its process and log."""
+
+    id: str
+    process: Process | None = None
+    log: str | None = None
+    """Name of the log in the run folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """submissions/<name>.json. Written before the first pilot starts, and again when all have started."""
+
+    name: str
+    batch: str
+    wanted: int
+    """How many pilots were asked for."""
+    since_order: int
+    """The last standing order at that time: its agents obey higher ones only."""
+    text: str
+    """What was submitted, exactly."""
+    version: str
+    created: str
+    """UTC, ISO 8601; for people, never compared."""
+    pilots: tuple[Pilot, ...] = ()
+
+
+def write_submission(store: Store, submission: Submission) -> None:
+    """Write or rewrite the record of one submission."""
+    store.make_folder(names.SUBMISSIONS)
+    store.replace(names.submission(submission.name), codec.encode_pretty(submission))
+
+
+def read_submission(store: Store, name: str) -> Submission | None:
+    """Read the record of a submission; None where it is missing or cannot be read."""
+    record = names.submission(name)
+    try:
+        return codec.decode(store.read(record), Submission, where=record)
+    except (Missing, Damaged, InputError):
+        return None

@@ -1,0 +1,207 @@
+"""What every store does: see `fsctx.store.base.Store`. One suite over all implementations."""
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fsctx.errors import Missing, NoSpace, StoreError
+from fsctx.store import PosixStore, Store
+from fsctx.store.base import TEMPORARY
+
+MakeStore = Callable[[Path], Store]
+IMPLEMENTATIONS: list[MakeStore] = [PosixStore]
+
+
+@pytest.fixture(params=IMPLEMENTATIONS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    made: Store = request.param(tmp_path)
+    made.make_folder("f")
+    return made
+
+
+def race(n: int, call: Callable[[int], object]) -> list[object]:
+    """Make a call from n threads at once and return what each gave."""
+    results: list[object] = [None] * n
+    start = threading.Barrier(n)
+
+    def one(number: int) -> None:
+        start.wait()
+        results[number] = call(number)
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def test_a_folder_that_is_not_there_lists_as_empty(store: Store) -> None:
+    assert store.list("nowhere") == []
+    assert store.list("f") == []
+
+
+def test_a_listing_shows_names_and_hides_temporary_ones(store: Store) -> None:
+    for name in ("f/b", "f/a", f"f/x{TEMPORARY}1", "f/.nfs0001"):
+        store.create(name, b"")
+    assert sorted(store.list("f")) == ["a", "b"]
+
+
+def test_reading_a_missing_name_says_missing(store: Store) -> None:
+    for call in (lambda: store.read("f/none"), lambda: store.open("f/none"), lambda: store.read("none/none")):
+        with pytest.raises(Missing, match="none"):
+            call()
+
+
+def test_a_name_is_created_once(store: Store) -> None:
+    assert store.create("f/a", b"first") is True
+    assert store.create("f/a", b"second") is False
+    assert store.read("f/a") == b"first"
+
+
+def test_creating_the_same_content_again_counts_as_ours(store: Store) -> None:
+    store.create("f/a", b"mine")
+    assert store.create("f/a", b"mine") is True
+
+
+def test_of_many_creators_at_once_exactly_one_wins(store: Store) -> None:
+    for round_number in range(20):
+        name = f"f/{round_number}"
+        won = race(8, lambda number, name=name: store.create(name, b"owner %d" % number))  # type: ignore[misc]
+        assert won.count(True) == 1
+        assert store.read(name) == b"owner %d" % won.index(True)
+
+
+def test_creating_in_a_folder_that_is_not_there_says_missing(store: Store) -> None:
+    with pytest.raises(Missing):
+        store.create("nowhere/a", b"")
+
+
+def test_replace_shows_old_or_new_and_leaves_no_other_name(store: Store) -> None:
+    store.replace("f/a", b"old")
+    store.replace("f/a", b"newer and longer")
+    assert store.read("f/a") == b"newer and longer"
+    assert store.list("f") == ["a"]
+
+
+def test_readers_of_a_replaced_file_see_it_whole(store: Store) -> None:
+    contents = [bytes([65 + i]) * 50_000 for i in range(4)]
+    store.replace("f/a", contents[0])
+
+    def work(number: int) -> bool:
+        if number == 0:
+            for i in range(40):
+                store.replace("f/a", contents[i % 4])
+            return True
+        return all(store.read("f/a") in contents for _ in range(40))
+
+    assert all(race(4, work))
+
+
+def test_rewrite_creates_and_then_overwrites_in_place(store: Store) -> None:
+    store.rewrite("f/s", b"one..")
+    store.rewrite("f/s", b"two")
+    assert store.read("f/s") == b"two.."
+
+
+def test_append_adds_to_the_end(store: Store) -> None:
+    store.append("f/e", b"a\n")
+    store.append("f/e", b"b\n")
+    assert store.read("f/e") == b"a\nb\n"
+
+
+def test_an_opened_file_can_be_read_at_any_position(store: Store) -> None:
+    store.create("f/a", b"0123456789")
+    with store.open("f/a") as file:
+        file.seek(7)
+        assert file.read() == b"789"
+
+
+def test_the_first_publication_counts_for_good(store: Store) -> None:
+    store.create("f/x.0", b"zero")
+    store.create("f/x.1", b"one")
+    assert store.target("f/x") is None
+    assert store.publish("f/x", "x.1") == "x.1"
+    assert store.publish("f/x", "x.0") == "x.1"
+    assert store.publish("f/x", "x.1") == "x.1"
+    assert store.target("f/x") == "x.1"
+    assert store.read("f/x") == b"one"
+
+
+def test_of_many_publishers_at_once_all_learn_of_the_same_winner(store: Store) -> None:
+    for round_number in range(20):
+        name = f"f/{round_number}"
+        told = race(8, lambda number, name=name: store.publish(name, f"by.{number}"))  # type: ignore[misc]
+        assert len(set(told)) == 1
+        assert store.target(name) == told[0]
+
+
+def test_removing_is_safe_to_repeat(store: Store) -> None:
+    store.create("f/a", b"")
+    store.remove("f/a")
+    store.remove("f/a")
+    assert store.list("f") == []
+
+
+def test_making_a_folder_is_safe_to_repeat(store: Store) -> None:
+    store.make_folder("x/y/z")
+    store.make_folder("x/y/z")
+    assert store.list("x/y") == ["z"]
+
+
+def test_a_file_where_a_folder_should_be_is_an_error_of_the_store(store: Store) -> None:
+    store.create("f/a", b"")
+    with pytest.raises(StoreError):
+        store.make_folder("f/a")
+    with pytest.raises(StoreError):
+        store.create("f/a/b", b"")
+
+
+def fail_once(monkeypatch: pytest.MonkeyPatch, call: str, number: int, *, after: bool) -> None:
+    """Let a system call fail once: before it happened, or after (a lost reply)."""
+    real = getattr(os, call)
+
+    def fails(*args: object, **kwargs: object) -> object:
+        monkeypatch.setattr(os, call, real)
+        if after:
+            result = real(*args, **kwargs)
+            if call == "open":
+                os.close(result)
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, call, fails)
+
+
+def test_a_full_disk_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_once(monkeypatch, "write", errno.ENOSPC, after=False)
+    with pytest.raises(NoSpace, match="free some space"):
+        PosixStore(tmp_path).replace("a", b"x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_publication_whose_reply_was_lost_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_once(monkeypatch, "symlink", errno.EIO, after=True)
+    assert PosixStore(tmp_path).publish("x", "x.0") == "x.0"
+
+
+def test_a_publication_that_failed_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_once(monkeypatch, "symlink", errno.EIO, after=False)
+    with pytest.raises(StoreError):
+        PosixStore(tmp_path).publish("x", "x.0")
+
+
+def test_a_creation_that_failed_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_once(monkeypatch, "open", errno.EIO, after=False)
+    with pytest.raises(StoreError):
+        PosixStore(tmp_path).create("x", b"mine")
+
+
+def test_a_stale_handle_is_looked_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f" / "a").touch()
+    fail_once(monkeypatch, "listdir", errno.ESTALE, after=False)
+    assert PosixStore(tmp_path).list("f") == ["a"]

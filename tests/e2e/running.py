@@ -1,0 +1,83 @@
+"""Real agents on fabricated runs: how tests start them and what they read back."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from fabricate import FabricatedRun
+from fsctx.protocol import names, results, verdicts
+from fsctx.protocol.geometry import bucket_of
+
+PROVENANCE = ["generation", "agent", "host", "device", "engine"]
+
+
+def start_agent(run: Path, *options: str, cwd: Path | None = None) -> "subprocess.Popen[str]":
+    """Start an agent in the background."""
+    command = [sys.executable, "-m", "fsctx", "agent", str(run), *options]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "FSCTX_CACHE": str(run.parent / "cache")}
+    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ, cwd=cwd)
+
+
+def finish(*agents: "subprocess.Popen[str]", timeout_s: float = 60) -> list[tuple[int, str]]:
+    """Wait for agents and return their exit codes and what they said."""
+    ended = []
+    for agent in agents:
+        _, said = agent.communicate(timeout=timeout_s)
+        ended.append((agent.returncode, said))
+    return ended
+
+
+@contextmanager
+def running(run: Path, *options: str) -> Iterator["subprocess.Popen[str]"]:
+    """Run an agent that does not outlive the block."""
+    agent = start_agent(run, *options)
+    try:
+        yield agent
+    finally:
+        agent.kill()
+        agent.communicate()
+
+
+def wait_until(is_true: Callable[[], Any], *, timeout_s: float = 30.0) -> None:
+    """Poll the state of the world, which another process changes."""
+    end_s = time.monotonic() + timeout_s
+    while not is_true():
+        assert time.monotonic() < end_s, "it did not become true in time"
+        time.sleep(0.02)
+
+
+def n_published(run: FabricatedRun) -> int:
+    """Count published units."""
+    buckets = range(run.geometry.n_buckets)
+    folders = (names.bucket_folder(names.RESULTS, bucket) for bucket in buckets)
+    return sum(names.parse_published(name) is not None for folder in folders for name in run.store.list(folder))
+
+
+def published(run: FabricatedRun) -> pa.Table:
+    """Return the rows of all published results, unit by unit."""
+    return pa.concat_tables(unit_table(run, unit) for unit in range(run.geometry.n_units))
+
+
+def unit_table(run: FabricatedRun, unit: int) -> pa.Table:
+    """Return the rows of a unit's published result."""
+    winner = results.winning(run.store, unit)
+    assert winner is not None, f"unit {unit} has no result"
+    name = names.result(bucket_of(unit), winner)
+    with run.store.open(name) as source:
+        table = verdicts.from_parquet(source, run=run.manifest.run, unit=unit, labels=run.labels, where=name)
+    return table.replace_schema_metadata()
+
+
+def events(run: FabricatedRun, kind: str) -> list[dict[str, Any]]:
+    """Return all events of a kind, of all agents."""
+    logs = sorted((run.root / names.AGENTS).glob("*/events.jsonl"))
+    found = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+    return [event for event in found if event["event"] == kind]
