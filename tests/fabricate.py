@@ -7,7 +7,7 @@
 Contents follow from row numbers alone, so that tests can say what they expect: see `gold_of` and `verdict_of`.
 """
 
-import json
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+from fabricate_parts import claims_table, template_source, write_shards
 
 from fsctx.protocol import agents, codec, failures, leases, names, results, verdicts
 from fsctx.protocol.agents import AgentRecord, AgentState, Ledger, Session
@@ -90,7 +90,8 @@ def fabricate(
     )
     run = FabricatedRun(store=PosixStore(folder), manifest=manifest, labels=tuple(labels))
     _make_folders(run)
-    _write_shards(run, _claims_table(n_rows, gold=gold, ids=ids, claims=claims, columns=columns or {}))
+    table = claims_table(n_rows, gold=gold, ids=ids, claims=claims, columns=columns or {})
+    write_shards(folder, geometry, table)
     _write_records(run, models, templates)
     return run
 
@@ -160,7 +161,8 @@ def finish_unit(
     table = verdict_table(run, own if rows is None else rows, generation=generation, **origin)
     content = verdicts.to_parquet(_change(table, changed or {}), run=run.manifest.run, unit=unit)
     lease_unit(run, unit, generation=generation, agent=origin.get("agent", "agent-1"))
-    results.publish(run.store, LeaseId(unit, generation), content)
+    results.write(run.store, LeaseId(unit, generation), content)
+    results.publish(run.store, LeaseId(unit, generation))
 
 
 def finish_all(run: FabricatedRun, *, but: Iterable[int] = ()) -> None:
@@ -230,7 +232,7 @@ def add_agent(
 
 
 def _digest(model: str) -> str:
-    return f"{model}-digest"
+    return hashlib.sha256(model.encode()).hexdigest()
 
 
 def _manifest(
@@ -266,46 +268,14 @@ def _make_folders(run: FabricatedRun) -> None:
             run.store.make_folder(names.bucket_folder(kind, bucket))
 
 
-def _claims_table(
-    n_rows: int,
-    *,
-    gold: Sequence[str | None] | None,
-    ids: Sequence[Any] | pa.Array | None,
-    claims: Sequence[str | None] | pa.Array | None,
-    columns: dict[str, Sequence[Any] | pa.Array],
-) -> pa.Table:
-    labels = [None] if gold is None else list(gold)
-    choice = pa.array(np.arange(n_rows) % len(labels))
-    return pa.table(
-        {
-            "id": pa.nulls(n_rows, pa.string()) if ids is None else pa.array(ids),
-            "claim": [f"Claim {row}." for row in range(n_rows)] if claims is None else pa.array(claims, pa.string()),
-            "label": pa.array(labels, pa.string()).take(choice),
-            **{f"input_{name}": pa.array(values) for name, values in columns.items()},
-        }
-    )
-
-
-def _write_shards(run: FabricatedRun, table: pa.Table) -> None:
-    per_shard = run.geometry.unit_rows * run.geometry.slices_per_shard
-    for number in range(run.geometry.n_shards):
-        part = table.slice(number * per_shard, per_shard)
-        pq.write_table(part, run.root / names.shard(number), row_group_size=run.geometry.unit_rows)
-
-
 def _write_records(run: FabricatedRun, models: Sequence[str], templates: Sequence[str]) -> None:
     for model in models:
         digest = _digest(model)
         context = Context(digest=digest, kind="fake", name=model, origin="/models", files=(), chunk_bytes=2**25)
         run.store.replace(names.context(digest), codec.encode_pretty(context))
     for template in templates:
-        run.store.replace(names.template(template), _template(template, run.labels).encode())
+        run.store.replace(names.template(template), template_source(template, run.labels).encode())
     run.store.replace(names.MANIFEST, codec.encode_pretty(run.manifest))
-
-
-def _template(name: str, labels: Sequence[str]) -> str:
-    words = ", ".join(json.dumps(label) for label in labels)
-    return f'name = "{name}"\nuser = "{{{{ claim }}}}"\nlabels = [{words}]\n'
 
 
 def _change(table: pa.Table, changed: dict[int, dict[str, Any]]) -> pa.Table:

@@ -1,6 +1,5 @@
 """What is done ahead of the device: leasing the next units, reading and tokenising them."""
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from fsctx.agent.residency import Residency
 from fsctx.agent.saver import Saver
 from fsctx.agent.scout import Found, Scout
 from fsctx.agent.slices import Slices
+from fsctx.agent.threads import Event
 from fsctx.agent.unitwork import UnitWork, begin
 from fsctx.agent.visit import Visit
 from fsctx.errors import Damaged, StoreError
@@ -35,7 +35,7 @@ class Ahead:
     columns: Callable[[int], Sequence[str]]
     """Task → the input's columns that its template uses."""
     clock: Callable[[], float]
-    wake: threading.Event
+    wake: Event
     """Ends a wait for work; cleared by it."""
     n_damaged: int = 0
     """Units given up because their claims cannot be read."""

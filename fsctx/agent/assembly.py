@@ -1,12 +1,12 @@
 """Puts the parts of an agent together."""
 
 import hashlib
-import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 
 from fsctx.agent.ahead import Ahead
-from fsctx.agent.behind import Behind
+from fsctx.agent.behind import MAX_WAITING, Behind
 from fsctx.agent.engines.base import Engine
 from fsctx.agent.heartbeat import Heartbeat
 from fsctx.agent.leaving import Leaving
@@ -21,9 +21,9 @@ from fsctx.agent.saver import Saver
 from fsctx.agent.scout import Scout
 from fsctx.agent.search import Search
 from fsctx.agent.slices import Slices
-from fsctx.agent.sources import source_of_files
+from fsctx.agent.sources import Source
 from fsctx.agent.watch import Patience
-from fsctx.protocol import processes
+from fsctx.agent.world import World
 from fsctx.protocol.manifest import Context
 from fsctx.protocol.verdicts import Origin
 
@@ -33,89 +33,107 @@ GRACE_S = 20.0
 """How long an agent that leaves goes on trying to write what it computed."""
 
 Say = Callable[[str], None]
+"""Tells a person something, in one line."""
 
 
-def assemble(
-    run: RunFiles,
-    options: AgentOptions,
-    *,
-    engine_for: Callable[[Context], Engine],
-    heartbeat: Heartbeat,
-    leaving: Leaving,
-    say: Say,
-) -> Loop:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What an agent is made of."""
+
+    run: RunFiles
+    options: AgentOptions
+    world: World
+    heartbeat: Heartbeat
+    leaving: Leaving
+    engine_for: Callable[[Context], Engine]
+    fetch: Source
+    say: Say
+
+
+def assemble(parts: Parts) -> Loop:
     """Return an agent that is ready to run."""
-    manifest, events = run.manifest, heartbeat.events
+    run, options, world, heartbeat = parts.run, parts.options, parts.world, parts.heartbeat
     residency = Residency(
-        tasks=manifest.tasks,
+        tasks=run.manifest.tasks,
         contexts=run.contexts,
         templates=run.templates,
         mode=options.context,
-        engine_for=engine_for,
-        fetch=source_of_files(options),
-        clock=time.monotonic,
+        engine_for=parts.engine_for,
+        fetch=parts.fetch,
+        clock=world.clock,
     )
-    limits = Limits(
-        leaving=leaving,
-        pace=Pace(unit_rows=manifest.geometry.unit_rows, hold_s=manifest.hold_s),
-        max_units=options.max_units,
-        is_one_by_one=options.context != ContextMode.FULL,
-    )
-    saver = Saver(store=run.store, run=manifest.run, labels=run.labels, origin=_origin(heartbeat, residency))
+    saver = Saver(store=run.store, run=run.manifest.run, labels=run.labels, origin=_origin(heartbeat, residency))
+    limits = _limits(parts)
     return Loop(
-        ahead=_ahead(run, options, residency, limits, saver, heartbeat),
-        behind=Behind(
-            saver=saver,
-            heartbeat=heartbeat,
-            events=events,
-            leaving=leaving,
-            clock=time.monotonic,
-            grace_s=GRACE_S,
-            say=say,
-        ),
-        residency=residency,
-        heartbeat=heartbeat,
-        events=events,
-        limits=limits,
-        save_s=options.save_s or manifest.save_s,
-        clock=time.monotonic,
-        say=say,
-    )
-
-
-def _ahead(
-    run: RunFiles, options: AgentOptions, residency: Residency, limits: Limits, saver: Saver, heartbeat: Heartbeat
-) -> Ahead:
-    manifest, agent = run.manifest, heartbeat.agent
-    chance = Random(int.from_bytes(hashlib.sha256(agent.encode()).digest()[:8]))
-    scout = Scout(
-        store=run.store,
-        geometry=manifest.geometry,
-        search=Search(manifest.geometry, manifest.tasks, chance),
-        owners=Owners(
-            store=run.store,
-            me=agent,
-            patience=Patience(ttl_s=manifest.ttl_s, stall_s=options.stall_s),
-            is_dead=lambda record: processes.is_dead(record.process),
-        ),
-        agent=agent,
-        chance=chance,
-        reason_to_leave=limits.reason,
-        give_back=heartbeat.release,
-        longest_wait_s=manifest.ttl_s / BEATS_PER_TTL,
-        idle_exit_s=options.idle_exit_s,
-    )
-    return Ahead(
-        geometry=manifest.geometry,
-        scout=scout,
-        slices=Slices(run.store),
-        saver=saver,
+        ahead=_ahead(parts, residency, saver, limits),
+        behind=_behind(parts, saver),
         residency=residency,
         heartbeat=heartbeat,
         events=heartbeat.events,
-        columns=run.columns,
-        clock=time.monotonic,
-        wake=limits.leaving.wake,
+        limits=limits,
+        save_s=options.save_s or run.manifest.save_s,
+        clock=world.clock,
+        say=parts.say,
+        worker=world.threads.worker("ahead"),
+    )
+
+
+def _limits(parts: Parts) -> Limits:
+    manifest = parts.run.manifest
+    return Limits(
+        leaving=parts.leaving,
+        pace=Pace(unit_rows=manifest.geometry.unit_rows, hold_s=manifest.hold_s),
+        max_units=parts.options.max_units,
+        is_one_by_one=parts.options.context != ContextMode.FULL,
+    )
+
+
+def _behind(parts: Parts, saver: Saver) -> Behind:
+    threads = parts.world.threads
+    return Behind(
+        saver=saver,
+        heartbeat=parts.heartbeat,
+        events=parts.heartbeat.events,
+        leaving=parts.leaving,
+        clock=parts.world.clock,
+        grace_s=GRACE_S,
+        say=parts.say,
+        worker=threads.worker("behind"),
+        room=threads.room(MAX_WAITING),
+        sleep=parts.world.sleep,
+    )
+
+
+def _ahead(parts: Parts, residency: Residency, saver: Saver, limits: Limits) -> Ahead:
+    return Ahead(
+        geometry=parts.run.manifest.geometry,
+        scout=_scout(parts, limits),
+        slices=Slices(parts.run.store),
+        saver=saver,
+        residency=residency,
+        heartbeat=parts.heartbeat,
+        events=parts.heartbeat.events,
+        columns=parts.run.columns,
+        clock=parts.world.clock,
+        wake=parts.leaving.wake,
+    )
+
+
+def _scout(parts: Parts, limits: Limits) -> Scout:
+    manifest, agent = parts.run.manifest, parts.heartbeat.agent
+    chance = Random(int.from_bytes(hashlib.sha256(agent.encode()).digest()[:8]))
+    patience = Patience(ttl_s=manifest.ttl_s, stall_s=parts.options.stall_s)
+    return Scout(
+        store=parts.run.store,
+        geometry=manifest.geometry,
+        search=Search(manifest.geometry, manifest.tasks, chance),
+        owners=Owners(store=parts.run.store, me=agent, patience=patience, is_dead=parts.world.is_dead),
+        agent=agent,
+        chance=chance,
+        reason_to_leave=limits.reason,
+        give_back=parts.heartbeat.release,
+        longest_wait_s=manifest.ttl_s / BEATS_PER_TTL,
+        idle_exit_s=parts.options.idle_exit_s,
     )
 
 

@@ -1,9 +1,7 @@
 """What is done behind the device: publishing and saving, on a thread of its own."""
 
-import threading
 from collections.abc import Callable
-from concurrent import futures
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
 import tenacity
@@ -12,6 +10,7 @@ from fsctx.agent.events import EventLog
 from fsctx.agent.heartbeat import Heartbeat
 from fsctx.agent.leaving import Leaving
 from fsctx.agent.saver import Saver
+from fsctx.agent.threads import Room
 from fsctx.agent.unitwork import UnitWork
 from fsctx.errors import Missing, StoreError
 
@@ -21,8 +20,10 @@ MAX_WAITING = 4
 
 @dataclass(slots=True, kw_only=True)
 class Behind:
-    """Writes in the order given. A full disk or a failing filesystem is asked again, until the agent was told
-    to go `grace_s` ago."""
+    """Writes in the order given.
+
+    What the filesystem refuses is tried again, until the agent was told to go `grace_s` ago.
+    """
 
     saver: Saver
     heartbeat: Heartbeat
@@ -31,8 +32,10 @@ class Behind:
     clock: Callable[[], float]
     grace_s: float
     say: Callable[[str], None]
-    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="behind"))
-    _room: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_WAITING))
+    worker: Executor
+    room: Room
+    """Has `MAX_WAITING` places."""
+    sleep: Callable[[float], None]
     _futures: list[Future[None]] = field(default_factory=list)
 
     def publish(self, work: UnitWork) -> None:
@@ -52,29 +55,31 @@ class Behind:
 
     def wait(self) -> None:
         """Wait until everything that was handed over is written."""
-        futures.wait(self._futures)
+        for future in list(self._futures):
+            future.exception()
         self.check()
 
     def finish(self) -> None:
         """Wait until everything is written, or it is too late to; then raise what went wrong."""
-        self._pool.shutdown(wait=True)
+        self.worker.shutdown(wait=True)
         self.check()
 
     def _submit(self, call: Callable[[UnitWork], None], work: UnitWork) -> None:
         self.check()
-        self._room.acquire()
-        self._futures.append(self._pool.submit(self._run, call, work))
+        self.room.acquire()
+        self._futures.append(self.worker.submit(self._run, call, work))
 
     def _run(self, call: Callable[[UnitWork], None], work: UnitWork) -> None:
         began_s = self.clock()
         try:
-            self._retrying(work)(call, work)
+            call(work)
         finally:
-            self._room.release()
+            self.room.release()
             self.heartbeat.count(write_s=self.clock() - began_s)
 
     def _publish(self, work: UnitWork) -> None:
-        is_mine = self.saver.publish(work)
+        self._retrying(work)(self.saver.write, work)
+        is_mine = self._retrying(work)(self.saver.publish, work)
         n_own = len(work.verdicts)
         event = "published" if is_mine else "lost"
         self.events.add(event, unit=work.lease_id.unit, generation=work.lease_id.generation, rows=n_own)
@@ -84,7 +89,7 @@ class Behind:
             self.heartbeat.count(rows_lost=n_own)
 
     def _save(self, work: UnitWork) -> None:
-        self.saver.save(work)
+        self._retrying(work)(self.saver.save, work)
         self.events.add("saved", unit=work.lease_id.unit, generation=work.lease_id.generation, rows=len(work.verdicts))
 
     def _retrying(self, work: UnitWork) -> tenacity.Retrying:
@@ -93,7 +98,7 @@ class Behind:
             wait=tenacity.wait_exponential_jitter(initial=0.2, max=10.0),
             stop=lambda _: self.leaving.since_s >= self.grace_s,
             before_sleep=lambda state: self._complain(work, state),
-            sleep=lambda seconds: self._sleep(seconds),
+            sleep=self._sleep,
             reraise=True,
         )
 
@@ -106,6 +111,6 @@ class Behind:
     def _sleep(self, seconds: float) -> None:
         """Wait before the next try; being told to leave makes the waits short, not the tries few."""
         if self.leaving.now:
-            threading.Event().wait(min(seconds, 0.5))
+            self.sleep(min(seconds, 0.5))
         else:
             self.leaving.changed.wait(seconds)

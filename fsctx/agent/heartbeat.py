@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fsctx.agent.events import EventLog
+from fsctx.agent.threads import Threads
 from fsctx.errors import StoreError
 from fsctx.protocol import agents, names, orders
 from fsctx.protocol.agents import AgentState, Ledger, Session
@@ -21,20 +22,23 @@ class Heartbeat:
     this agent silent, which costs work at most.
     """
 
-    def __init__(self, store: Store, session: Session, events: EventLog, *, beat_s: float) -> None:
+    def __init__(self, store: Store, session: Session, events: EventLog, *, beat_s: float, threads: Threads) -> None:
         self._store = store
         self._session = session
         self.events = events
         self._beat_s = beat_s
+        self._threads = threads
         self._lock = threading.RLock()
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        """Guards the session in memory; never held during a call of the filesystem, which may hang."""
+        self._pen = threads.room(1)
+        """Held by whoever writes the file."""
+        self._end = threads.event()
         self._on_orders: Callable[[Orders], None] = lambda _: None
 
     def start(self, on_orders: Callable[[Orders], None]) -> None:
         """Begin to beat; `on_orders` is told the standing orders at every beat."""
         self._on_orders = on_orders
-        self._thread.start()
+        self._threads.spawn("heartbeat", self._run)
 
     def beat(self) -> None:
         """Rewrite the session now.
@@ -42,16 +46,21 @@ class Heartbeat:
         Raises:
             StoreError: the filesystem refused.
         """
-        with self._lock:
-            self._session = dataclasses.replace(self._session, counter=self._session.counter + 1)
-            self._store.rewrite(names.session(self._session.agent), agents.encode_session(self._session))
+        self._pen.acquire()
+        try:
+            with self._lock:
+                self._session = dataclasses.replace(self._session, counter=self._session.counter + 1)
+                content = agents.encode_session(self._session)
+            self._store.rewrite(names.session(self.agent), content)
+        finally:
+            self._pen.release()
 
     def say(self, *, at_once: bool = False, **changes: Any) -> None:
         """Change what the session says, from the next beat on, or at once."""
         with self._lock:
             self._session = dataclasses.replace(self._session, **changes)
-            if at_once:
-                self._try(self.beat)
+        if at_once:
+            self._try(self.beat)
 
     def count(self, **amounts: float) -> None:
         """Add to the ledger; computed tokens and finished units are progress."""
@@ -69,7 +78,7 @@ class Heartbeat:
         """Declare a lease given back, at once."""
         with self._lock:
             released = (*self._session.released, str(lease_id))[-agents.MAX_RELEASED :]
-            self.say(at_once=True, released=released)
+        self.say(at_once=True, released=released)
 
     @property
     def agent(self) -> str:
@@ -89,8 +98,6 @@ class Heartbeat:
     def stop(self, why: str) -> None:
         """Say that the agent left, which releases all its leases, and end."""
         self._end.set()
-        if self._thread.ident is not None:
-            self._thread.join(timeout=5.0)
         self.say(at_once=True, state=AgentState.LEFT, why=why[:300], unit=None, context=None, rows_per_s=0.0)
         self._try(self.events.flush)
 

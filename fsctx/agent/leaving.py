@@ -1,11 +1,11 @@
 """Why and when an agent leaves: signals, orders, the end of its walltime."""
 
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from fsctx.agent.threads import Threads
 from fsctx.protocol.orders import Orders
 
 
@@ -19,7 +19,9 @@ class Leaving:
     `deadline_s` is the monotonic second at which the walltime ends; `margin_s` before it, `now` is set.
     """
 
-    def __init__(self, *, baseline: int, deadline_s: float | None, margin_s: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, *, baseline: int, deadline_s: float | None, margin_s: float, clock: Callable[[], float], threads: Threads
+    ) -> None:
         self._baseline = baseline
         self._deadline_s = deadline_s
         self._margin_s = margin_s
@@ -28,9 +30,9 @@ class Leaving:
         self._soon: str | None = None
         self._now_s: float | None = None
         self._is_interruptible = False
-        self.changed = threading.Event()
+        self.changed = threads.event()
         """Set with the first reason, for good."""
-        self.wake = threading.Event()
+        self.wake = threads.event()
         """Ends the wait for work: set with every reason, and when the device has nothing to do."""
 
     @property

@@ -1,8 +1,8 @@
 """The agent's main loop: the device works, everything else is done ahead of it or behind it."""
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 
 from fsctx.agent.ahead import Ahead
 from fsctx.agent.batching import Budget, infer_all
@@ -33,11 +33,12 @@ class Loop:
     save_s: float
     clock: Callable[[], float]
     say: Callable[[str], None]
+    worker: Executor
+    """Runs `ahead`."""
     refusal: FsctxError | None = None
     """Why a task was refused, if one was."""
     _budget: Budget | None = None
     _saved_s: float = 0.0
-    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="ahead"))
 
     def run(self) -> str:
         """Work until there is a reason to leave, and return it.
@@ -53,7 +54,7 @@ class Loop:
             reason = self.limits.leaving.now or "interrupted"
         finally:
             self.limits.leaving.leave_soon("the agent is leaving")
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self.worker.shutdown(wait=False, cancel_futures=True)
             self._say(AgentState.LEAVING)
             self.behind.finish()
         if self.refusal is not None and not self.heartbeat.ledger.units_done:
@@ -84,7 +85,7 @@ class Loop:
                 return self.limits.leaving.now
 
     def _prepare(self) -> Future[Visit | Leave]:
-        return self._pool.submit(self.ahead.next_visit, self.limits.wanted())
+        return self.worker.submit(self.ahead.next_visit, self.limits.wanted())
 
     def _await(self, upcoming: Future[Visit | Leave]) -> Visit | Leave:
         """Return the next visit. Where it is not ready the device is idle: what others may need is written first."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from fsctx.agent import watch
-from fsctx.agent.watch import Judgement, Patience, Watch
+from fsctx.agent.watch import Patience, Watch
 from fsctx.protocol import agents, leases
 from fsctx.protocol.agents import AgentRecord, Session
 from fsctx.protocol.names import LeaseId
@@ -19,7 +19,7 @@ class _Owner:
     """What is remembered of one owner."""
 
     watch: Watch | None = None
-    judgement: Judgement = Judgement.UNSURE
+    is_gone: bool = False
     released: frozenset[str] = frozenset()
     record: AgentRecord | None = None
 
@@ -58,11 +58,11 @@ class Owners:
             self._of_lease[lease_id] = owner_name
         owner = self._owners.setdefault(owner_name, _Owner())
         if owner_name in (leases.NOBODY, self.me):
-            owner.judgement = Judgement.ALIVE if owner_name == self.me else Judgement.GONE
+            owner.is_gone = owner_name == leases.NOBODY
             return
         session = None if owner_name == _nameless(lease_id) else agents.read_session(self.store, owner_name)
         owner.watch = watch.look(owner.watch, session, now_s, self.patience)
-        owner.judgement = self._judge(owner_name, owner, session)
+        owner.is_gone = self._is_gone(owner_name, owner, session)
         owner.released = frozenset(session.released) if session else owner.released
 
     def forget(self, leased: Iterable[LeaseId]) -> None:
@@ -70,19 +70,19 @@ class Owners:
         keep = set(leased)
         self._of_lease = {id_: owner for id_, owner in self._of_lease.items() if id_ in keep}
 
-    def _judge(self, name: str, owner: _Owner, session: Session | None) -> Judgement:
+    def _is_gone(self, name: str, owner: _Owner, session: Session | None) -> bool:
         assert owner.watch is not None
         if owner.record is None and session is not None:
             owner.record = agents.read_agent(self.store, name)
         if owner.record is not None and self.is_dead(owner.record):
-            return Judgement.GONE
-        return watch.judge(owner.watch, session, self.patience)
+            return True
+        return watch.is_gone(owner.watch, session, self.patience)
 
     def _is_orphan(self, lease_id: LeaseId) -> bool:
         owner = self._owners.get(self._of_lease.get(lease_id, "?"))
         if owner is None:
             return False
-        return owner.judgement == Judgement.GONE or str(lease_id) in owner.released
+        return owner.is_gone or str(lease_id) in owner.released
 
     def _looked_s(self, owner_name: str) -> float:
         owner = self._owners.get(owner_name)

@@ -26,9 +26,13 @@ class Saver:
     origin: Callable[[int], Origin]
     """Generation → provenance."""
 
+    def write(self, work: UnitWork) -> None:
+        """Write a complete unit's verdicts, without publishing them."""
+        results.write(self.store, work.lease_id, self._bytes(work))
+
     def publish(self, work: UnitWork) -> bool:
-        """Publish a complete unit; False where another holder's result was first."""
-        winner = results.publish(self.store, work.lease_id, self._bytes(work))
+        """Publish what was written; False where another holder's result was first."""
+        winner = results.publish(self.store, work.lease_id)
         if work.n_saved or work.n_adopted:
             self._clean_up(work.lease_id)
         return winner == work.lease_id

@@ -3,13 +3,12 @@
 import datetime
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from fsctx import __version__
 from fsctx.agent import host
-from fsctx.agent.assembly import BEATS_PER_TTL, Say, assemble
+from fsctx.agent.assembly import BEATS_PER_TTL, Parts, Say, assemble
 from fsctx.agent.device import DeviceInfo, preflight
 from fsctx.agent.engines.base import Engine
 from fsctx.agent.engines.choose import make_engine
@@ -19,6 +18,8 @@ from fsctx.agent.leaving import Leaving
 from fsctx.agent.loop import Loop
 from fsctx.agent.options import AgentOptions
 from fsctx.agent.runfiles import RunFiles, read_run
+from fsctx.agent.sources import source_of_files
+from fsctx.agent.world import World
 from fsctx.errors import Damaged, FsctxError
 from fsctx.protocol import codec, names, orders, processes
 from fsctx.protocol.agents import AgentRecord, AgentState, Session
@@ -37,16 +38,26 @@ def run_agent(folder: Path, options: AgentOptions, *, say: Say) -> int:
     Raises:
         FsctxError: the run cannot be read, the options are wrong, or nothing could be done here.
     """
-    began_s = time.monotonic()
+    world = World()
+    began_s = world.clock()
     run = read_run(PosixStore(folder))
     device = preflight(options.device)
     engine_for = _engines(run, options, device)
-    leaving = _leaving(run, options, began_s)
-    heartbeat = _announce(run, options, device)
+    leaving = _leaving(run, options, world, began_s)
+    heartbeat = _announce(run, options, device, world)
     heartbeat.start(leaving.hear)
-    heartbeat.count(start_s=time.monotonic() - began_s)
-    loop = assemble(run, options, engine_for=engine_for, heartbeat=heartbeat, leaving=leaving, say=say)
-    return _see_out(loop, heartbeat, say)
+    heartbeat.count(start_s=world.clock() - began_s)
+    parts = Parts(
+        run=run,
+        options=options,
+        world=world,
+        heartbeat=heartbeat,
+        leaving=leaving,
+        engine_for=engine_for,
+        fetch=source_of_files(options),
+        say=say,
+    )
+    return _see_out(assemble(parts), heartbeat, say)
 
 
 def _engines(run: RunFiles, options: AgentOptions, device: DeviceInfo) -> Callable[[Context], Engine]:
@@ -62,13 +73,14 @@ def _engines(run: RunFiles, options: AgentOptions, device: DeviceInfo) -> Callab
     return engine_for
 
 
-def _leaving(run: RunFiles, options: AgentOptions, began_s: float) -> Leaving:
+def _leaving(run: RunFiles, options: AgentOptions, world: World, began_s: float) -> Leaving:
     baseline = orders.read_orders(run.store).last if options.since_order is None else options.since_order
     leaving = Leaving(
         baseline=baseline,
         deadline_s=None if options.walltime_s is None else began_s + options.walltime_s,
         margin_s=WALLTIME_MARGIN_S,
-        clock=time.monotonic,
+        clock=world.clock,
+        threads=world.threads,
     )
     leaving.hear(orders.read_orders(run.store))
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -76,7 +88,7 @@ def _leaving(run: RunFiles, options: AgentOptions, began_s: float) -> Leaving:
     return leaving
 
 
-def _announce(run: RunFiles, options: AgentOptions, device: DeviceInfo) -> Heartbeat:
+def _announce(run: RunFiles, options: AgentOptions, device: DeviceInfo, world: World) -> Heartbeat:
     """Write the agent's record and its first session."""
     agent, job, process = host.agent_name(), host.batch_job(os.environ), processes.this_process()
     record = AgentRecord(
@@ -95,11 +107,11 @@ def _announce(run: RunFiles, options: AgentOptions, device: DeviceInfo) -> Heart
     )
     run.store.make_folder(names.agent_folder(agent))
     run.store.replace(names.agent_record(agent), codec.encode_pretty(record))
-    events = EventLog(run.store, agent, clock=time.monotonic, utc=_utc)
+    events = EventLog(run.store, agent, clock=world.clock, utc=_utc)
     session = Session(
         agent=agent, counter=0, progress=0, state=AgentState.STARTING, host=process.host, device=device.name
     )
-    heartbeat = Heartbeat(run.store, session, events, beat_s=run.manifest.ttl_s / BEATS_PER_TTL)
+    heartbeat = Heartbeat(run.store, session, events, beat_s=run.manifest.ttl_s / BEATS_PER_TTL, threads=world.threads)
     heartbeat.beat()
     events.add("started", host=process.host, pid=process.pid, device=device.name)
     return heartbeat

@@ -5,19 +5,8 @@ time to live is never judged dead (law 7).
 """
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from fsctx.protocol.agents import AgentState, Session
-
-
-class Judgement(StrEnum):
-    """What a watcher thinks of an owner."""
-
-    ALIVE = "alive"
-    UNSURE = "unsure"
-    """Not watched for long enough."""
-    GONE = "gone"
-    """It left, or its process is known dead, or it was silent for the time to live."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +56,10 @@ def look(watch: Watch | None, session: Session | None, now_s: float, patience: P
     return seen
 
 
-def judge(watch: Watch, session: Session | None, patience: Patience) -> Judgement:
-    """Judge the owner of a lease after a look."""
+def is_gone(watch: Watch, session: Session | None, patience: Patience) -> bool:
+    """Judge the owner of a lease after a look: it left, or was silent, or got nothing done, for too long."""
     if session is not None and session.state == AgentState.LEFT:
-        return Judgement.GONE
-    if watch.looked_s - watch.counter_since_s >= patience.ttl_s:
-        return Judgement.GONE
-    if watch.looked_s - watch.progress_since_s >= patience.stall_s:
-        return Judgement.GONE
-    return Judgement.UNSURE if watch.looked_s == watch.counter_since_s else Judgement.ALIVE
+        return True
+    is_silent = watch.looked_s - watch.counter_since_s >= patience.ttl_s
+    is_stalled = watch.looked_s - watch.progress_since_s >= patience.stall_s
+    return is_silent or is_stalled

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # heavy: not for --help
 )
 @click.option("--keep-columns", is_flag=True, help="Add the input's other columns, as input_<name>.")
 @click.option("--json", "as_json", is_flag=True, help="Print the statistics as one JSON document.")
-def collect(  # noqa: PLR0913 one parameter per option
+def collect(
     *, run: Path, output: Path | None, is_partial: bool, report: Path | None, keep_columns: bool, as_json: bool
 ) -> None:
     """Write one row per claim and task of RUN, in input order, and show accuracy.

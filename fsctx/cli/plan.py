@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fsctx.coordinator.plan import PlanReport, PlanRequest, Progress
 
 
-class UnitRows(click.ParamType):
+class UnitRows(click.ParamType[int | None]):
     """A number of rows, or `auto`, which is None."""
 
     name = "N|auto"

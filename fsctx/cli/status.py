@@ -73,7 +73,7 @@ def _print_text(seen: "Status", *, root: str) -> None:
     else:
         for line in status_text.plain_table(rows):
             click.echo(line)
-    for line in status_text.left(seen):
+    for line in status_text.others(seen):
         click.echo(line)
 
 

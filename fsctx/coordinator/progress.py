@@ -92,11 +92,13 @@ class Status:
     agents: tuple[AgentView, ...]
     failures: tuple[Failure, ...] = ()
     """The first few units that were given up."""
+    ttl_s: float = 0.0
+    """The run's time to live of a silent agent."""
 
     @property
     def rows_per_s(self) -> float:
-        """Rate of all agents that live, as they measured it themselves."""
-        return sum(agent.rows_per_s for agent in self.agents if agent.is_alive)
+        """Rate of all agents that are at work, as they measured it themselves."""
+        return sum(agent.rows_per_s for agent in self.agents if agent.state == AgentState.RUNNING)
 
     @property
     def eta_s(self) -> float | None:

@@ -38,6 +38,7 @@ def read_status(store: Store) -> Status:
         rows=rows,
         agents=seen,
         failures=_read_failures(store, failed),
+        ttl_s=manifest.ttl_s,
     )
 
 

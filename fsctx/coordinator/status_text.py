@@ -9,6 +9,7 @@ from fsctx.protocol.agents import AgentState
 AGENT_COLUMNS = ("agent", "device", "state", "unit", "rows/s", "model", "from", "rows", "note")
 
 _MAX_NOTE = 60
+_MAX_ROWS = 40
 
 _ADVICE = {
     RunState.DONE: "collect the verdicts: fsctx collect {root} -o verdicts.parquet",
@@ -34,16 +35,23 @@ def summary(status: Status, *, root: str) -> list[str]:
 
 
 def agent_rows(status: Status) -> list[tuple[str, ...]]:
-    """Return a table's rows, one for each agent that did not leave."""
-    return [_row(agent) for agent in status.agents if agent.state != AgentState.LEFT]
+    """Return a table's rows: agents that did not leave, those alive first, not too many."""
+    present = sorted(_present(status), key=lambda agent: not agent.is_alive)
+    return [_row(agent, oddly_s=status.ttl_s / 3) for agent in present[:_MAX_ROWS]]
 
 
-def left(status: Status) -> list[str]:
-    """Return a line on the agents that left."""
+def others(status: Status) -> list[str]:
+    """Return lines on the agents that the table does not show."""
+    n_more = len(_present(status)) - _MAX_ROWS
     gone = [agent for agent in status.agents if agent.state == AgentState.LEFT]
-    if not gone:
-        return []
-    return [f"{len(gone)} agent(s) left, the last with: {gone[-1].why or 'no reason given'}"]
+    return [
+        *([f"{n_more} more agents: see --json"] if n_more > 0 else []),
+        *([f"{len(gone)} agent(s) left, the last with: {gone[-1].why or 'no reason given'}"] if gone else []),
+    ]
+
+
+def _present(status: Status) -> list[AgentView]:
+    return [agent for agent in status.agents if agent.state != AgentState.LEFT]
 
 
 def plain_table(rows: Iterable[tuple[str, ...]]) -> list[str]:
@@ -63,7 +71,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
 
 
-def _row(agent: AgentView) -> tuple[str, ...]:
+def _row(agent: AgentView, *, oddly_s: float) -> tuple[str, ...]:
     return (
         agent.agent,
         agent.device or "?",
@@ -73,13 +81,14 @@ def _row(agent: AgentView) -> tuple[str, ...]:
         agent.model or "",
         agent.source or "",
         f"{agent.ledger.rows_done:,}",
-        _note(agent),
+        _note(agent, oddly_s=oddly_s),
     )
 
 
-def _note(agent: AgentView) -> str:
-    """Return what is odd about an agent; one line, whatever its reason holds."""
-    silent = f"silent for {duration(agent.silent_s)}" if agent.silent_s else ""
+def _note(agent: AgentView, *, oddly_s: float) -> str:
+    """Return what is odd about an agent, in one line: silence of `oddly_s` (two beats) and more, and its own reason."""
+    is_silent = agent.silent_s is not None and agent.silent_s > oddly_s
+    silent = f"silent for {duration(agent.silent_s or 0.0)}" if is_silent else ""
     note = ", ".join(part for part in (silent, " ".join(agent.why.split())) if part)
     return note if len(note) <= _MAX_NOTE else note[: _MAX_NOTE - 1] + "…"
 

@@ -10,19 +10,18 @@ from fsctx.protocol.names import LeaseId
 from fsctx.store import Store
 
 
-def publish(store: Store, lease_id: LeaseId, content: bytes) -> LeaseId:
-    """Write the verdicts of a unit and publish them, unless others are published already.
+def write(store: Store, lease_id: LeaseId, content: bytes) -> None:
+    """Write the verdicts computed under a lease, without publishing them. Only its holder may."""
+    store.replace(names.result(bucket_of(lease_id.unit), lease_id), content)
 
-    Returns the lease whose verdicts count. Safe to repeat with the same content. Only the
-    holder of `lease_id` may call it.
+
+def publish(store: Store, lease_id: LeaseId) -> LeaseId:
+    """Make the written verdicts the unit's result, unless another's are; return the lease whose verdicts count.
+
+    Atomic, final, safe to repeat: the file MUST NOT be written again after this was tried.
     """
-    bucket = bucket_of(lease_id.unit)
-    winner = winning(store, lease_id.unit)
-    if winner is None:
-        store.replace(names.result(bucket, lease_id), content)
-        target = store.publish(names.published(bucket, lease_id.unit), names.result_file(lease_id))
-        winner = _parse(target, lease_id.unit)
-    return winner
+    name = names.published(bucket_of(lease_id.unit), lease_id.unit)
+    return _parse(store.publish(name, names.result_file(lease_id)), lease_id.unit)
 
 
 def winning(store: Store, unit: int) -> LeaseId | None:

@@ -2,7 +2,6 @@
 
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,12 +26,12 @@ def run(tmp_path: Path) -> FabricatedRun:
 
 
 @pytest.fixture
-def sleeping(run: FabricatedRun, tmp_path: Path) -> Iterator[PilotRequest]:
+def sleeping(run: FabricatedRun, tmp_path: Path) -> PilotRequest:
     """Asks for a pilot that lives until it is told to leave."""
     script = tmp_path / "python"
     script.write_text("#!/bin/sh\nexec sleep 60\n")
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    yield PilotRequest(name="s-1", run=run.root, n=1, since_order=0, python=str(script), cores=1)
+    return PilotRequest(name="s-1", run=run.root, n=1, since_order=0, python=str(script), cores=1)
 
 
 def test_rendering_the_same_request_gives_the_same_text(system: BatchSystem, sleeping: PilotRequest) -> None:

@@ -11,6 +11,7 @@ import pytest
 from fsctx.errors import Missing, NoSpace, StoreError
 from fsctx.store import PosixStore, Store
 from fsctx.store.base import TEMPORARY
+from fsctx.store.system import System
 
 MakeStore = Callable[[Path], Store]
 IMPLEMENTATIONS: list[MakeStore] = [PosixStore]
@@ -161,47 +162,61 @@ def test_a_file_where_a_folder_should_be_is_an_error_of_the_store(store: Store) 
         store.create("f/a/b", b"")
 
 
-def fail_once(monkeypatch: pytest.MonkeyPatch, call: str, number: int, *, after: bool) -> None:
-    """Let a system call fail once: before it happened, or after (a lost reply)."""
-    real = getattr(os, call)
+class FailsOnce(System):
+    """A system whose call of one name fails once: before it happened, or after (a lost reply)."""
 
-    def fails(*args: object, **kwargs: object) -> object:
-        monkeypatch.setattr(os, call, real)
-        if after:
-            result = real(*args, **kwargs)
-            if call == "open":
-                os.close(result)
-        raise OSError(number, os.strerror(number))
+    def __init__(self, call: str, number: int, *, after: bool) -> None:
+        real, left = getattr(self, call), [number]
 
-    monkeypatch.setattr(os, call, fails)
+        def fails(*args: object, **kwargs: object) -> object:
+            done = real(*args, **kwargs) if after or not left else None
+            if left:
+                raise OSError(left.pop(), os.strerror(number))
+            return done
+
+        setattr(self, call, fails)
 
 
-def test_a_full_disk_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_once(monkeypatch, "write", errno.ENOSPC, after=False)
+def failing(folder: Path, call: str, number: int, *, after: bool) -> PosixStore:
+    return PosixStore(folder, system=FailsOnce(call, number, after=after))
+
+
+def test_a_full_disk_is_told_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(NoSpace, match="free some space"):
-        PosixStore(tmp_path).replace("a", b"x")
+        failing(tmp_path, "rename", errno.ENOSPC, after=False).replace("a", b"x")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_publication_whose_reply_was_lost_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_once(monkeypatch, "symlink", errno.EIO, after=True)
-    assert PosixStore(tmp_path).publish("x", "x.0") == "x.0"
+@pytest.mark.parametrize("number", [errno.EIO, errno.EEXIST, errno.ESTALE])
+def test_a_publication_whose_reply_was_lost_counts(tmp_path: Path, number: int) -> None:
+    assert failing(tmp_path, "symlink", number, after=True).publish("x", "x.0") == "x.0"
 
 
-def test_a_publication_that_failed_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_once(monkeypatch, "symlink", errno.EIO, after=False)
+@pytest.mark.parametrize("number", [errno.EIO, errno.EEXIST])
+def test_a_creation_whose_reply_was_lost_counts(tmp_path: Path, number: int) -> None:
+    assert failing(tmp_path, "create", number, after=True).create("x", b"mine")
+
+
+def test_a_creation_whose_reply_was_lost_is_not_taken_for_ours_if_it_is_not(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"theirs")
+    assert not failing(tmp_path, "create", errno.EIO, after=False).create("x", b"mine")
+
+
+def test_a_publication_that_failed_raises(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
-        PosixStore(tmp_path).publish("x", "x.0")
+        failing(tmp_path, "symlink", errno.EIO, after=False).publish("x", "x.0")
 
 
-def test_a_creation_that_failed_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_once(monkeypatch, "open", errno.EIO, after=False)
+def test_a_creation_that_failed_raises(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
-        PosixStore(tmp_path).create("x", b"mine")
+        failing(tmp_path, "create", errno.EIO, after=False).create("x", b"mine")
 
 
-def test_a_stale_handle_is_looked_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("call", "name"), [("listdir", "f"), ("read", "f/a"), ("readlink", "f/s")])
+def test_a_stale_handle_is_looked_up_again(tmp_path: Path, call: str, name: str) -> None:
     (tmp_path / "f").mkdir()
-    (tmp_path / "f" / "a").touch()
-    fail_once(monkeypatch, "listdir", errno.ESTALE, after=False)
-    assert PosixStore(tmp_path).list("f") == ["a"]
+    (tmp_path / "f" / "a").write_bytes(b"x")
+    (tmp_path / "f" / "s").symlink_to("a")
+    store = failing(tmp_path, call, errno.ESTALE, after=False)
+    looks = {"listdir": store.list, "read": store.read, "readlink": store.target}
+    assert looks[call](name) in (["a", "s"], ["s", "a"], b"x", "a")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-
 from fabricate import FabricatedRun
+
 from fsctx.protocol import names, results, verdicts
 from fsctx.protocol.geometry import bucket_of
 

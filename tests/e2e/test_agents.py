@@ -4,9 +4,9 @@ import signal
 from pathlib import Path
 
 import pytest
-
 from e2e.running import PROVENANCE, events, finish, n_published, published, running, start_agent, unit_table, wait_until
 from fabricate import FabricatedRun, fabricate, finish_all
+
 from fsctx.protocol import agents, failures, names, orders
 from fsctx.protocol.agents import AgentState
 from fsctx.protocol.names import LeaseId

@@ -217,9 +217,32 @@ def test_a_heartbeat_that_stands_still_is_timed_on_the_watchers_own_clock(run: F
     assert seen.agents[0].silent_s == 0.0
     seen, beats = with_silences(look(run), beats, 112.5)
     assert seen.agents[0].silent_s == 12.5
+    assert status_text.agent_rows(seen)[0][-1] == "silent for 12 s"
     add_agent(run, counter=8)
     seen, _ = with_silences(look(run), beats, 115.0)
     assert seen.agents[0].silent_s == 0.0
+
+
+def test_only_agents_at_work_count_towards_the_rate(run: FabricatedRun) -> None:
+    add_agent(run, "one", rows_per_s=3.0)
+    add_agent(run, "two", rows_per_s=9.0, state=AgentState.WAITING)
+    assert look(run).rows_per_s == 3.0
+
+
+def test_of_very_many_agents_the_live_ones_are_shown_first(run: FabricatedRun) -> None:
+    for number in range(41):
+        run.store.make_folder(f"{names.AGENTS}/a{number:02d}")  # announced, never heard of again
+    add_agent(run, "z")
+    rows = status_text.agent_rows(look(run))
+    assert (len(rows), rows[0][0]) == (40, "z")
+    assert status_text.others(look(run)) == ["2 more agents: see --json"]
+
+
+def test_a_silence_shorter_than_two_beats_is_not_worth_a_word(run: FabricatedRun) -> None:
+    add_agent(run)
+    _, beats = with_silences(look(run), {}, 100.0)
+    seen, _ = with_silences(look(run), beats, 102.0)
+    assert status_text.agent_rows(seen)[0][-1] == ""
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

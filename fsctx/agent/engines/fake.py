@@ -73,6 +73,7 @@ class FakeEngine:
 
     def __init__(self, options: FakeOptions | None = None, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self.name = f"fake {__version__}"
+        self.convert: Callable[[Path, Path], None] | None = None
         self._options = options or FakeOptions()
         self._sleep = sleep
 

@@ -41,7 +41,9 @@ def convert_gguf(source: Path, target: Path) -> None:
             model.save_pretrained(target, safe_serialization=True)
             tokenizer.save_pretrained(target)
     except SafetensorError as error:
-        raise NoSpace(f"{target}: the converted model could not be written ({first_line(error)}): free some space") from None
+        raise NoSpace(
+            f"{target}: the converted model could not be written ({first_line(error)}): free some space"
+        ) from None
     _complete_config(target)
     _verify(model, tokenizer, target)
     for path in target.iterdir():

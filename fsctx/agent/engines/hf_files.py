@@ -41,17 +41,22 @@ def read_model(path: Path, *, device: torch.device, dtype: torch.dtype) -> Loade
             tokenizer = AutoTokenizer.from_pretrained(where, local_files_only=True, trust_remote_code=False, **extra)
         return Loaded(model=model.to(device).eval().requires_grad_(requires_grad=False), tokenizer=tokenizer)
     except (torch.OutOfMemoryError, MemoryError) as error:
-        raise Unfit(f"the model {path} does not fit the device {device} ({first_line(error)}): ask for more memory") from None
+        raise Unfit(
+            f"the model {path} does not fit the device {device} ({first_line(error)}): ask for more memory"
+        ) from None
     except (Misconfigured, torch.AcceleratorError):
         raise
     except Exception as error:  # noqa: BLE001 - transformers raises nearly everything for files that it cannot read
-        raise Misconfigured(f"{path} cannot be loaded as a model ({type(error).__name__}: {first_line(error)})") from None
+        raise Misconfigured(
+            f"{path} cannot be loaded as a model ({type(error).__name__}: {first_line(error)})"
+        ) from None
 
 
 def silence() -> None:
     """Keep transformers' advice and progress bars off the agent's log."""
-    transformers.logging.set_verbosity_error()  # type: ignore[attr-defined,unused-ignore]
-    transformers.logging.disable_progress_bar()  # type: ignore[attr-defined,unused-ignore]
+    logging: Any = transformers.logging
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
 
 
 def _source(path: Path) -> tuple[Path, dict[str, str]]:
@@ -91,9 +96,8 @@ def _read_weights(where: Path, dtype: torch.dtype, extra: dict[str, str]) -> Any
     config = AutoConfig.from_pretrained(where, **options)
     if not extra:
         options["use_safetensors"] = True
-    model, report = AutoModelForCausalLM.from_pretrained(
-        where, config=config, dtype=dtype, output_loading_info=True, **options
-    )
+    factory: Any = AutoModelForCausalLM
+    model, report = factory.from_pretrained(where, config=config, dtype=dtype, output_loading_info=True, **options)
     missing = sorted(report.get("missing_keys", ())) + sorted(map(str, report.get("mismatched_keys", ())))
     if missing:
         raise Misconfigured(f"{where} lacks {len(missing)} weights, first {missing[0]}: copy the whole model folder")

@@ -96,7 +96,7 @@ class Float32Head(nn.Module):
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return float32 logits (..., V) of hidden states (..., H)."""
         states = hidden.float()
-        pieces = [nn.functional.linear(states, rows.float()) for rows in self.weight.split(_HEAD_ROWS)]
+        pieces = [nn.functional.linear(states, rows.float()) for rows in torch.split(self.weight, _HEAD_ROWS)]
         logits = torch.cat(pieces, dim=-1)
         return logits if self.bias is None else logits + self.bias.float()
 
@@ -107,18 +107,23 @@ def _use_float32_head(model: Any) -> None:
         model.set_output_embeddings(Float32Head(head))
 
 
-def _plain_generation(model: Any, tokenizer: Any) -> GenerationConfig:
+def _plain_generation(model: Any, tokenizer: Any) -> Any:
     """Return settings with the model's end tokens and nothing else of its own: no sampling, no penalties."""
     own = model.generation_config.eos_token_id if model.generation_config else None
     ends = [*(own if isinstance(own, list) else [own]), tokenizer.eos_token_id, model.config.eos_token_id]
-    known = sorted({end for end in itertools.chain(*(e if isinstance(e, list) else [e] for e in ends)) if end is not None})
+    known = sorted(
+        {end for end in itertools.chain(*(e if isinstance(e, list) else [e] for e in ends)) if end is not None}
+    )
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (known or [0])[0]
-    return GenerationConfig(eos_token_id=known or None, pad_token_id=pad, do_sample=False)
+    make: Any = GenerationConfig
+    return make(eos_token_id=known or None, pad_token_id=pad, do_sample=False)
 
 
 def _window(config: Any, tokenizer: Any) -> int:
     """Return the model's own limit, else the tokenizer's, else none."""
-    own = next((value for name in _WINDOWS if isinstance(value := getattr(config, name, None), int) and value > 0), None)
+    own = next(
+        (value for name in _WINDOWS if isinstance(value := getattr(config, name, None), int) and value > 0), None
+    )
     return min(own or tokenizer.model_max_length or _NO_LIMIT, _NO_LIMIT)
 
 
@@ -126,7 +131,9 @@ def _local_window(config: Any) -> int:
     scaling = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     values = [getattr(config, name, None) for name in _LOCAL_WINDOWS]
     if isinstance(scaling, dict) and scaling.get("rope_type") in ("longrope", "dynamic"):
-        values.append(scaling.get("original_max_position_embeddings") or getattr(config, "max_position_embeddings", None))
+        values.append(
+            scaling.get("original_max_position_embeddings") or getattr(config, "max_position_embeddings", None)
+        )
     return min([value for value in values if isinstance(value, int) and value > 0], default=_NO_LIMIT)
 
 

@@ -51,7 +51,9 @@ class PromptTokens:
         try:
             return _chat(self._tokenizer, prompt, joins_system=self._joins_system)
         except TemplateError as error:
-            raise InputError(f"the model's chat template cannot be rendered for this row ({first_line(error)})") from None
+            raise InputError(
+                f"the model's chat template cannot be rendered for this row ({first_line(error)})"
+            ) from None
 
     def ids(self, texts: Sequence[str]) -> list[Ids]:
         """Return the tokens of each text."""
@@ -84,7 +86,9 @@ class LabelTokens:
     def __init__(self, prompts: PromptTokens, words: Sequence[str], controls: Sequence[str]) -> None:
         self._prompts = prompts
         self._words = tuple(words)
-        self._control = re.compile("|".join(map(re.escape, sorted(controls, key=len, reverse=True)))) if controls else None
+        self._control = (
+            re.compile("|".join(map(re.escape, sorted(controls, key=len, reverse=True)))) if controls else None
+        )
         self._known: dict[str, tuple[Ids, ...]] = {}
 
     def pairs(self, texts: Sequence[str]) -> list[Pair]:

@@ -25,7 +25,7 @@ class Claims:
         self._columns = list(columns)
         self._number = 0
         self._open = self._open_shard(0)
-        self.schema = self._schema_of(0)
+        self.schema = self._schema_of(self._open)
         """Names and types of the columns that `read` returns, in the order asked for."""
 
     def read(self, slice_number: int) -> pa.Table:
@@ -46,27 +46,33 @@ class Claims:
 
     def _turn_to(self, shard: int) -> None:
         if shard != self._number:
-            self._open.close(force=True)
+            self.close()
             self._open, self._number = self._open_shard(shard), shard
-            if not self._schema_of(shard).equals(self.schema):
+            if not self._schema_of(self._open).equals(self.schema):
                 raise Damaged(f"{names.shard(shard)} has other columns than {names.shard(0)}: restore it")
 
     def _open_shard(self, shard: int) -> pq.ParquetFile:
         where = names.shard(shard)
-        with _damage_named(where):
-            file = pq.ParquetFile(self._store.open(where))
+        with _damage_named(where), contextlib.ExitStack() as if_refused:
+            source = if_refused.enter_context(self._store.open(where))
+            file = pq.ParquetFile(source)
+            self._check(file, shard)
+            if_refused.pop_all()
+            return file
+
+    def _check(self, file: pq.ParquetFile, shard: int) -> None:
+        """Raise where a shard is not as planned."""
         geometry = self._geometry
         expected = min(geometry.slices_per_shard, geometry.n_slices - shard * geometry.slices_per_shard)
         if file.num_row_groups != expected:
-            raise Damaged(f"{where} has {file.num_row_groups} row groups, not {expected}: restore it")
-        return file
+            raise Damaged(f"{names.shard(shard)} has {file.num_row_groups} row groups, not {expected}: restore it")
+        found = file.schema_arrow.names
+        for name in self._columns:
+            if name not in found:
+                raise Damaged(f"{names.shard(shard)} has no column {name!r}, only {found}: restore it")
 
-    def _schema_of(self, shard: int) -> pa.Schema:
-        found = self._open.schema_arrow
-        absent = [name for name in self._columns if name not in found.names]
-        if absent:
-            raise Damaged(f"{names.shard(shard)} has no column {absent[0]!r}, only {found.names}: restore it")
-        return pa.schema([found.field(name) for name in self._columns])
+    def _schema_of(self, file: pq.ParquetFile) -> pa.Schema:
+        return pa.schema([file.schema_arrow.field(name) for name in self._columns])
 
 
 @contextlib.contextmanager

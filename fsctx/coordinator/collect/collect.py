@@ -101,7 +101,8 @@ def _require(proof: Proof, missing: int, store: Store) -> None:
     failed = proof.failed_rows
     if failed:
         first = proof.failures[0]
-        seen += f", {failed:,} of them in {len(proof.failures)} failed units (unit {first.unit}: {first.reason})"
+        share = "all" if failed == missing else f"{failed:,}"
+        seen += f", {share} of them in failed units (first: unit {first.unit}, {first.reason})"
     is_over = failed == missing
     advice = f"`fsctx retry {store.root}` puts them back" if is_over else f"see `fsctx status {store.root}`"
     raise NotComplete(f"{store.root} is not complete: {seen}; nothing was written: {advice}, or pass --partial")

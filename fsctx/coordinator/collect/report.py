@@ -19,7 +19,7 @@ from fsctx.store import Store
 ENDINGS = (".html", ".htm")
 TEMPLATE = "report.html.j2"
 
-CELL_WIDTH, CELL_HEIGHT = 92, 44
+CELL_WIDTH, CELL_HEIGHT = 112, 44
 MARGIN_LEFT, MARGIN_TOP = 150, 34
 """Of a heat map, in SVG units; labels stand in the margins."""
 
@@ -107,6 +107,7 @@ def render(summary: Summary, manifest: Manifest, contexts: Sequence[Context], wo
         cell=(CELL_WIDTH, CELL_HEIGHT),
         devices=by_device(workers),
         workers=workers,
+        n_agents=len({worker.maker.agent for worker in workers}),
         failures=summary.failures[:MAX_FAILURES],
     )
 

@@ -22,6 +22,7 @@ def show(summary: Summary, console: Console) -> None:
     console.print(_tasks(summary.tasks, console))
     for task in summary.tasks[:MAX_CONFUSIONS]:
         if task.n_labelled:
+            console.print(Text(f"\n{task.model}, {task.template}: rows by gold label (down) and verdict (across)"))
             console.print(_confusion(task, console))
     for line in _closing(summary):
         console.print(Text(line), soft_wrap=True)
@@ -34,7 +35,7 @@ def console_for_output() -> Console:
 
 
 def _tasks(tasks: tuple[TaskMetrics, ...], console: Console) -> Table:
-    table = _table(console, "Tasks")
+    table = _table(console)
     for name in ("model", "template"):
         table.add_column(name)
     for name in ("accuracy", "95 % interval", "macro-F1", "labelled", "rows", "errors", "too long"):
@@ -54,7 +55,7 @@ def _scores(task: TaskMetrics) -> tuple[str, str, str]:
 
 
 def _confusion(task: TaskMetrics, console: Console) -> Table:
-    table = _table(console, escape(f"{task.model}, {task.template}: rows by gold label (down) and verdict (across)"))
+    table = _table(console)
     table.add_column("")
     verdicts = [*task.confusion, *[NONE] * any(row[NONE] for row in task.confusion.values())]
     for name in (*map(escape, verdicts), "precision", "recall", "F1"):
@@ -65,10 +66,8 @@ def _confusion(task: TaskMetrics, console: Console) -> Table:
     return table
 
 
-def _table(console: Console, title: str) -> Table:
-    if console.is_terminal:
-        return Table(title=title, title_justify="left")
-    return Table(title=title, title_justify="left", box=None, pad_edge=False)
+def _table(console: Console) -> Table:
+    return Table() if console.is_terminal else Table(box=None, pad_edge=False)
 
 
 def _closing(summary: Summary) -> Iterator[str]:

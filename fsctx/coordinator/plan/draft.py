@@ -134,10 +134,11 @@ def read_fingerprint(source: Source, progress: Progress) -> Fingerprint:
     """Read a file once from end to end."""
     digest = hashlib.sha256()
     n_newlines = done = 0
+    has_lines = source.format is not Format.PARQUET
     with open(source.path, "rb", buffering=0) as file:
         while piece := file.read(_READ_BYTES):
             digest.update(piece)
-            n_newlines += piece.count(b"\n")
+            n_newlines += piece.count(b"\n") if has_lines else 0
             done += len(piece)
             progress(f"reading {source.path.name}", done, source.size_bytes)
     return Fingerprint(sha256=digest.hexdigest(), n_newlines=n_newlines)

@@ -85,9 +85,12 @@ class Source:
 def open_source(source: Source) -> pa.NativeFile:
     """Open a file for reading from its start, decompressed."""
     raw = pa.OSFile(str(source.path), "rb")
-    if source.compression is Compression.NONE:
-        return raw
-    return pa.CompressedInputStream(raw, source.compression.value)
+    return raw if source.compression is Compression.NONE else decompressed(raw, source.compression)
+
+
+def decompressed(raw: pa.NativeFile, compression: Compression) -> pa.NativeFile:
+    """Read a compressed file's content."""
+    return pa.CompressedInputStream(raw, "gzip" if compression is Compression.GZIP else "zstd")
 
 
 def find_sources(inputs: Sequence[str]) -> tuple[Source, ...]:
@@ -160,20 +163,21 @@ def _check_content(source: Source) -> None:
     if not raw:
         raise InputError(f"{source} is empty: pass a file with claims")
     if source.compression is not Compression.NONE:
-        _expect(source, _seen(raw) == source.compression.value, promised=source.compression.value, head=raw)
+        if _seen(raw) != source.compression.value:
+            raise _misnamed(source, promised=source.compression.value, head=raw)
         with open_source(source) as stream:
             raw = stream.read(_SNIFF_BYTES)
         if not raw:
             raise InputError(f"{source} holds nothing when decompressed: pass a file with claims")
-    _expect(source, _LOOKS_LIKE[source.format](raw), promised=source.format.value, head=raw)
+    if not _LOOKS_LIKE[source.format](raw):
+        raise _misnamed(source, promised=source.format.value, head=raw)
 
 
-def _expect(source: Source, is_met: bool, *, promised: str, head: bytes) -> None:
-    if not is_met:
-        raise InputError(
-            f"{source} is named like {promised}, but its content is {_describe(head)}: "
-            "give it the name of what it holds, or pass another file"
-        )
+def _misnamed(source: Source, *, promised: str, head: bytes) -> InputError:
+    return InputError(
+        f"{source} is named like {promised}, but its content is {_describe(head)}: "
+        "give it the name of what it holds, or pass another file"
+    )
 
 
 def _seen(head: bytes) -> str | None:

@@ -83,8 +83,9 @@ def _no_weights(folder: Path) -> str:
     if not pickles:
         return f"model folder {folder} has no *.safetensors: pass a folder with weights"
     return (
-        f"model folder {folder} has its weights as pickles only ({', '.join(pickles[:3])}), which can run code: convert them "
-        "once with AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW) and copy the tokenizer's files"
+        f"model folder {folder} has its weights as pickles only ({', '.join(pickles[:3])}), which can run code: "
+        "convert them once with AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW), "
+        "and copy the tokenizer's files to NEW"
     )
 
 

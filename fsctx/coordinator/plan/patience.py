@@ -26,7 +26,7 @@ def mounts() -> list[Mount]:
 
 
 def default_ttl(root: Path, mounted: Sequence[Mount]) -> tuple[float, str]:
-    """Return the time to live and the kind of filesystem that it was chosen for; an unknown kind counts as a network's."""
+    """Return the time to live and the kind of filesystem it was chosen for; an unknown kind counts as shared."""
     path = PurePath(root.resolve())
     above = [mount for mount in mounted if path.is_relative_to(mount.folder)]
     kind = max(enumerate(above), key=lambda item: (len(item[1].folder), item[0]))[1].kind if above else "unknown"

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.csv
 
 from fsctx.coordinator.plan.columns import CLAIM_NAMES, looks_like_header
-from fsctx.coordinator.plan.inputs import HEAD_BYTES, Compression, Format, Source, open_source
+from fsctx.coordinator.plan.inputs import HEAD_BYTES, Compression, Format, Source, decompressed, open_source
 from fsctx.coordinator.plan.reading import Dialect, Fingerprint, check_distinct, faults_of
 from fsctx.errors import InputError
 
@@ -34,14 +35,13 @@ class DelimitedReader:
     n_skipped: int
     """Rows before the data: the header, and empty lines above it."""
     is_quoted: bool
-    n_rows: int | None = None
     notes: tuple[str, ...] = ()
 
     def batches(self, columns: Sequence[str], *, raw: str | None = None) -> Iterator[pa.RecordBatch]:
         """See `Reader.batches`."""
         with faults_of(self.source, hint=self._hint), open_source(self.source) as stream:
             yield from pyarrow.csv.open_csv(
-                stream,
+                cast(BinaryIO, stream),
                 read_options=pyarrow.csv.ReadOptions(
                     column_names=list(self.columns),
                     skip_rows_after_names=self.n_skipped,
@@ -111,7 +111,7 @@ def _head(source: Source, fingerprint: Fingerprint) -> tuple[str, int]:
     if source.compression is Compression.NONE:
         with open_source(source) as stream:
             return _text(stream.read(HEAD_BYTES)), fingerprint.n_newlines + 1
-    with pa.OSFile(str(source.path), "rb") as raw, pa.CompressedInputStream(raw, source.compression.value) as stream:
+    with pa.OSFile(str(source.path), "rb") as raw, decompressed(raw, source.compression) as stream:
         head = stream.read(HEAD_BYTES)
         return _text(head), head.count(b"\n") * source.size_bytes // max(1, raw.tell()) + 1
 

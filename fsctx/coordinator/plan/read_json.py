@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import duckdb
 import pyarrow as pa
@@ -22,9 +22,12 @@ from fsctx.errors import InputError
 Layout = Literal["array", "newline_delimited", "unstructured"]
 """DuckDB's words for how values follow each other; `unstructured`: one after another, whatever the lines."""
 
+_COUNTS = "SELECT count(*), count(*) FILTER (json_type(json) = 'OBJECT') FROM "
+_KEYS = "SELECT json_keys(json) FROM "
+_ALL_KEYS = "SELECT DISTINCT unnest(json_keys(json)) FROM "
 _BOM = b"\xef\xbb\xbf"
 _DESCRIPTOR = re.compile(r' in file "/proc/self/fd/\d+"|: /proc/self/fd/\d+|/proc/self/fd/\d+')
-_SETTINGS = {
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": 2,
     "memory_limit": "400MB",
     "preserve_insertion_order": True,
@@ -38,7 +41,6 @@ class JsonReader:
 
     source: Source
     columns: dict[str, pa.DataType]
-    n_rows: int | None
     n_rows_guess: int
     layout: Layout
     notes: tuple[str, ...] = ()
@@ -47,10 +49,9 @@ class JsonReader:
         """See `Reader.batches`."""
         types = ", ".join(f"{_string(name)}: '{'JSON' if name == raw else 'VARCHAR'}'" for name in columns)
         with _faults_of(self.source), _connection(self.source) as (connection, path):
-            query = (
-                f"SELECT {', '.join(_identifier(name) for name in columns)} FROM read_json({path}, "
-                f"columns={{{types}}}, format='{self.layout}', compression='{self.source.compression}')"
-            )
+            names = ", ".join(map(_identifier, columns))
+            how = f"format='{self.layout}', compression='{self.source.compression}'"
+            query = f"SELECT {names} FROM read_json({path}, columns={{{types}}}, {how})"  # noqa: S608 - names are escaped
             yield from connection.sql(query).to_arrow_reader(BATCH_ROWS)
 
 
@@ -59,17 +60,14 @@ def open_json(source: Source) -> JsonReader:
     layout = _layout(source)
     with _faults_of(source), _connection(source) as (connection, path):
         rows = f"read_json_objects({path}, format='{layout}', compression='{source.compression}')"
-        counts = f"SELECT count(*), count(*) FILTER (json_type(json) = 'OBJECT') FROM {rows}"
-        ((n_rows, n_objects),) = connection.execute(counts).fetchall()
+        ((n_rows, n_objects),) = connection.execute(_COUNTS + rows).fetchall()
         if n_objects < n_rows:
             raise _no_objects(source, n_rows - n_objects, n_rows)
-        first = connection.execute(f"SELECT json_keys(json) FROM {rows} LIMIT 1").fetchall()
-        found = connection.execute(f"SELECT DISTINCT unnest(json_keys(json)) FROM {rows}").fetchall()
+        first = connection.execute(f"{_KEYS}{rows} LIMIT 1").fetchall()
+        found = connection.execute(_ALL_KEYS + rows).fetchall()
     names = dict.fromkeys([*(key for (keys,) in first for key in keys), *sorted(key for (key,) in found)])
     _check_case(source, names)
-    return JsonReader(
-        source=source, columns=dict.fromkeys(names, pa.string()), n_rows=n_rows, n_rows_guess=n_rows, layout=layout
-    )
+    return JsonReader(source=source, columns=dict.fromkeys(names, pa.string()), n_rows_guess=n_rows, layout=layout)
 
 
 def _no_objects(source: Source, n_wrong: int, n_rows: int) -> InputError:
@@ -126,7 +124,7 @@ def _faults_of(source: Source) -> Iterator[None]:
 def _bad_line(source: Source) -> str | None:
     """Find the line of JSON Lines that is no JSON; DuckDB's own numbers are one off at times."""
     with contextlib.suppress(OSError), open_source(source) as stream:
-        for number, line in enumerate(io.BufferedReader(stream), 1):
+        for number, line in enumerate(io.BufferedReader(cast(io.RawIOBase, stream)), 1):
             text = line.removeprefix(_BOM).strip()
             if number == 1 and text.startswith(b"["):
                 return None

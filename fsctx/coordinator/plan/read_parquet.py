@@ -20,7 +20,6 @@ class ParquetReader:
 
     source: Source
     columns: dict[str, pa.DataType]
-    n_rows: int | None
     n_rows_guess: int
     notes: tuple[str, ...] = ()
 
@@ -39,9 +38,7 @@ def open_parquet(source: Source) -> ParquetReader:
     with faults_of(source), _open(source) as file:
         schema, n_rows = file.schema_arrow, file.metadata.num_rows
     check_distinct(source, schema.names)
-    return ParquetReader(
-        source=source, columns=dict(zip(schema.names, schema.types, strict=True)), n_rows=n_rows, n_rows_guess=n_rows
-    )
+    return ParquetReader(source=source, columns=dict(zip(schema.names, schema.types, strict=True)), n_rows_guess=n_rows)
 
 
 def _open(source: Source) -> pq.ParquetFile:

@@ -49,12 +49,21 @@ class Reader(Protocol):
     quotes, its numbers, booleans and nested values as JSON text, its null as null.
     """
 
-    source: Source
-    columns: dict[str, pa.DataType]
-    n_rows: int | None
-    """Exact, where it is known without reading the rows."""
-    n_rows_guess: int
-    notes: tuple[str, ...]
+    @property
+    def source(self) -> Source:
+        """The file."""
+
+    @property
+    def columns(self) -> dict[str, pa.DataType]:
+        """The file's columns, in its order."""
+
+    @property
+    def n_rows_guess(self) -> int:
+        """How many rows it may have; exact for Parquet and JSON."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was guessed, for the user to check."""
 
     def batches(self, columns: Sequence[str], *, raw: str | None = None) -> Iterator[pa.RecordBatch]:
         """Read some columns. The JSON reader gives column `raw` as JSON text, quotes included.

@@ -81,7 +81,7 @@ def _count_notes(wanted: Draft, counts: Counts) -> Iterator[str]:
         n_lines = item.fingerprint.n_newlines
         if reader.source.compression is Compression.NONE and n_lines > n_rows + reader.n_skipped:
             yield (
-                f"{reader.source}: {n_lines:,} lines gave {n_rows:,} rows, as some lines are empty or end within quotes; "
+                f"{reader.source}: {n_lines:,} lines gave {n_rows:,} rows: some are empty or end within quotes; "
                 "if the quotes are part of the text, pass --quoting off"
             )
     if counts.n_other_labels:

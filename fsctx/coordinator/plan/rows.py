@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,6 +10,8 @@ import pyarrow.compute as pc
 from fsctx.coordinator.plan.columns import Layout
 from fsctx.coordinator.plan.reading import Ids
 from fsctx.protocol.manifest import EXTRA, ROW_CLAIM, ROW_ID, ROW_LABEL
+
+Column: TypeAlias = "pa.Array[Any]"
 
 
 class IdsAreText(Exception):
@@ -47,11 +50,11 @@ def to_shard(batch: pa.RecordBatch, layout: Layout, ids: Ids) -> pa.RecordBatch:
 
 def count_labels(batch: pa.RecordBatch) -> Mapping[str | None, int]:
     """Count the gold labels of a shard's batch; None: rows without one."""
-    counts = pc.value_counts(batch.column(ROW_LABEL))
-    return dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
+    counts: Any = pc.value_counts(batch.column(ROW_LABEL))
+    return {pair["values"]: pair["counts"] for pair in counts.to_pylist()}
 
 
-def _ids(array: pa.Array, ids: Ids) -> pa.Array:
+def _ids(array: Column, ids: Ids) -> Column:
     if ids is Ids.TEXT:
         return _blank_to_null(_text(array))
     if pa.types.is_integer(array.type):
@@ -63,33 +66,33 @@ def _ids(array: pa.Array, ids: Ids) -> pa.Array:
     return numbers
 
 
-def _cast_ids(array: pa.Array) -> pa.Array:
+def _cast_ids(array: Column) -> Column:
     try:
         return array.cast(pa.int64())
     except pa.ArrowInvalid:
         raise IdsAreText from None
 
 
-def _text(array: pa.Array) -> pa.Array:
+def _text(array: Column) -> Column:
     """Return any column as strings; nested values as JSON."""
     if pa.types.is_string(array.type):
         return array
     if pa.types.is_nested(array.type):
         return pa.array([None if v is None else _json(v) for v in array.to_pylist()], pa.string())
     if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+        array = array.cast(array.type.value_type)
     return array.cast(pa.string())
 
 
-def _extra(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _extra(array: Column, kind: pa.DataType) -> Column:
     if array.type == kind:
         return array
     return _text(array) if pa.types.is_string(kind) else array.cast(kind)
 
 
-def _blank_to_null(text: pa.Array) -> pa.Array:
+def _blank_to_null(text: Column) -> Column:
     """Return no value for an empty one: tables have no other way to say that there is none."""
-    is_blank = pc.equal(text, "")
+    is_blank = pc.equal(text, pa.scalar(""))
     return pc.if_else(is_blank, None, text) if pc.any(is_blank).as_py() else text
 
 

@@ -5,7 +5,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -94,14 +94,8 @@ class _Shard:
         self._path = root / names.shard(number)
         self._temporary = self._path.with_name(f"{self._path.name}{TEMPORARY}{secrets.token_hex(4)}")
         with disk_faults(str(self._path)):
-            self._file: BinaryIO = open(self._temporary, "wb")
-        self._writer = pq.ParquetWriter(
-            self._file,
-            schema,
-            compression="zstd",
-            # Ids and claims hardly repeat: a dictionary of them costs time and saves nothing.
-            use_dictionary=[name for name in schema.names if name not in (ROW_ID, ROW_CLAIM)] or False,
-        )
+            self._file: BinaryIO = open(self._temporary, "wb")  # noqa: SIM115 - closed by finish or abandon
+        self._writer = _parquet_writer(self._file, schema)
 
     def write(self, table: pa.Table, unit_rows: int) -> None:
         with disk_faults(str(self._path)):
@@ -126,3 +120,20 @@ class _Shard:
             self._file.close()
         with contextlib.suppress(OSError):
             os.unlink(self._temporary)
+
+
+def _parquet_writer(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
+    """Open a writer as was measured to be fastest at zstd's sizes.
+
+    Nobody looks for rows by value, so there are no statistics; ids and claims hardly repeat, so there is no
+    dictionary of them.
+    """
+    is_number = pa.types.is_integer(schema.field(ROW_ID).type)
+    return pq.ParquetWriter(
+        file,
+        schema,
+        compression="zstd",
+        write_statistics=False,
+        use_dictionary=cast(bool, [name for name in schema.names if name not in (ROW_ID, ROW_CLAIM)]),
+        column_encoding={ROW_ID: "DELTA_BINARY_PACKED"} if is_number else None,
+    )

@@ -21,7 +21,7 @@ _SPREAD = 64
 
 
 def choose_unit_rows(n_rows: int, *, n_tasks: int, n_params: Sequence[float]) -> int:
-    """Choose the rows of a unit: some tens of seconds of the largest model on a slow device, and enough units to share."""
+    """Choose the rows of a unit: at most some tens of seconds on a slow device, and enough units to share."""
     s_per_claim = 2 * max(n_params, default=0) * _TOKENS_PER_CLAIM / _SLOW_FLOPS
     by_time = int(_UNIT_S / s_per_claim) if s_per_claim else n_rows
     by_spread = -(-n_rows // _SPREAD)

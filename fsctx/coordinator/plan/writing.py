@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -75,7 +76,7 @@ def _write(workspace: Workspace, draft: Draft, unit_rows: int, ids: Ids, progres
     ) as writer:
         for item in draft.inputs:
             counts.n_rows.append(0)
-            for batch in _shard_batches(item, draft, ids):
+            for batch in _read_ahead(_shard_batches(item, draft, ids)):
                 counts.n_rows[-1] += batch.num_rows
                 _count(counts, batch)
                 n_rows = sum(counts.n_rows)
@@ -91,6 +92,15 @@ def _shard_batches(item: Input, draft: Draft, ids: Ids) -> Iterator[pa.RecordBat
     with faults_of(item.reader.source):
         for batch in item.reader.batches(layout.names, raw=layout.id if ids is Ids.NUMBERS else None):
             yield to_shard(batch, layout, ids)
+
+
+def _read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Read the next batch in another thread while the last one is written."""
+    with ThreadPoolExecutor(max_workers=1) as reader:
+        coming = reader.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(next, batches, None)
+            yield batch
 
 
 def _count(counts: Counts, batch: pa.RecordBatch) -> None:

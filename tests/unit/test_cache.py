@@ -1,0 +1,297 @@
+"""The node cache: one copy, whole or not at all, whatever happens meanwhile."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fsctx.cache import NodeCache, default_root
+from fsctx.cli.cache import cache as command
+from fsctx.errors import Damaged, InputError, NoSpace, Unfit
+from fsctx.protocol.manifest import Context, ModelFile
+
+CHUNK = 1000
+
+
+def context_of(origin: Path, files: dict[str, bytes], kind: str = "hf") -> Context:
+    for name, content in files.items():
+        path = origin / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return Context(
+        digest="d1",
+        kind="gguf" if kind == "gguf" else "hf",
+        name="model",
+        origin=str(origin),
+        files=tuple(
+            ModelFile(
+                path=name,
+                size_bytes=len(content),
+                chunks=tuple(
+                    hashlib.sha256(content[at : at + CHUNK]).hexdigest() for at in range(0, len(content), CHUNK)
+                ),
+            )
+            for name, content in files.items()
+        ),
+        chunk_bytes=CHUNK,
+    )
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    return context_of(tmp_path / "origin", {"config.json": b"{}", "sub/weights": os.urandom(2500), "empty": b""})
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> NodeCache:
+    return NodeCache(tmp_path / "cache")
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+def test_a_context_is_copied_once_and_then_found(node: NodeCache, context: Context) -> None:
+    first, second = node.fetch(context), node.fetch(context)
+    assert (first.source, first.bytes) == ("origin", context.size_bytes)
+    assert (second.source, second.bytes, second.path) == ("node", 0, first.path)
+    for file in context.files:
+        assert (first.path / file.path).read_bytes() == (Path(context.origin) / file.path).read_bytes()
+
+
+def test_agents_of_a_node_that_start_together_read_the_origin_once(node: NodeCache, context: Context) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: NodeCache(node.root).fetch(context), range(8)))
+    assert sum(fetched.bytes > 0 for fetched in found) == 1
+
+
+def test_a_gguf_context_is_its_file(node: NodeCache, tmp_path: Path) -> None:
+    context = context_of(tmp_path / "origin", {"model.gguf": b"GGUF"}, kind="gguf")
+    assert node.fetch(context).path.read_bytes() == b"GGUF"
+
+
+def test_another_origin_may_serve_the_files(node: NodeCache, context: Context, tmp_path: Path) -> None:
+    Path(context.origin).rename(tmp_path / "elsewhere")
+    assert node.fetch(context, tmp_path / "elsewhere").source == "origin"
+
+
+@pytest.mark.parametrize("content", [b"x" * 2500, b"short", b"y" * 2501, b""])
+def test_a_file_that_changed_since_the_plan_is_damage_and_leaves_nothing(
+    node: NodeCache, context: Context, content: bytes
+) -> None:
+    (Path(context.origin) / "sub/weights").write_bytes(content)
+    with pytest.raises(Damaged, match="sub/weights"):
+        node.fetch(context)
+    assert node.entries() == []
+    assert names(node.root / "incoming") == []
+
+
+def test_a_file_that_vanished_since_the_plan_is_damage(node: NodeCache, context: Context) -> None:
+    (Path(context.origin) / "config.json").unlink()
+    with pytest.raises(Damaged, match=r"config\.json is gone"):
+        node.fetch(context)
+
+
+def test_an_origin_that_this_node_cannot_see_is_for_another_node(node: NodeCache, context: Context) -> None:
+    with pytest.raises(Unfit, match="mounted"):
+        node.fetch(context, Path("/nonexistent"))
+
+
+@pytest.mark.parametrize("path", ["../escape", "/etc/passwd", "a/../../b"])
+def test_a_file_name_that_leads_out_of_the_context_is_refused(node: NodeCache, context: Context, path: str) -> None:
+    bad = Context(
+        digest="d2",
+        kind="hf",
+        name="m",
+        origin=context.origin,
+        files=(ModelFile(path=path, size_bytes=0, chunks=()),),
+        chunk_bytes=CHUNK,
+    )
+    with pytest.raises(Damaged, match="within"):
+        node.fetch(bad)
+
+
+def test_a_copy_that_lost_bytes_is_fetched_again(node: NodeCache, context: Context) -> None:
+    folder = node.fetch(context).path
+    (folder / "sub/weights").write_bytes(b"cut")
+    assert node.fetch(context).source == "origin"
+    assert node.verify() == {"contexts/d1": []}
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(small_disk: Path, tmp_path: Path) -> None:
+    node = NodeCache(small_disk / "cache")
+    big = context_of(tmp_path / "origin", {"weights": bytes(9 << 20)})
+    with pytest.raises(NoSpace, match="GB free"):
+        node.fetch(big)
+    assert names(node.root / "incoming") == []
+
+
+def test_a_disk_that_fills_up_while_converting_leaves_nothing(small_disk: Path, tmp_path: Path) -> None:
+    node = NodeCache(small_disk / "cache")
+    gguf = context_of(tmp_path / "origin", {"model.gguf": b"GGUF"}, kind="gguf")
+
+    def convert(_: Path, target: Path) -> None:
+        target.mkdir()
+        (target / "weights").write_bytes(bytes(9 << 20))
+
+    with pytest.raises(NoSpace, match="full"):
+        node.converted(gguf, convert)
+    assert names(node.root / "incoming") == []
+    assert names(node.root / "converted") == []
+
+
+def test_a_gguf_file_is_converted_once(node: NodeCache, tmp_path: Path) -> None:
+    gguf = context_of(tmp_path / "origin", {"model.gguf": b"GGUF"}, kind="gguf")
+    calls: list[Path] = []
+
+    def convert(source: Path, target: Path) -> None:
+        calls.append(source)
+        target.mkdir()
+        (target / "weights").write_bytes(source.read_bytes()[::-1])
+
+    first, second = node.converted(gguf, convert), node.converted(gguf, convert)
+    assert first == second
+    assert len(calls) == 1
+    assert (first / "weights").read_bytes() == b"FUGG"
+    assert node.verify() == {"contexts/d1": [], "converted/d1": []}
+
+
+def test_a_failed_conversion_leaves_nothing_and_its_error_passes(node: NodeCache, tmp_path: Path) -> None:
+    gguf = context_of(tmp_path / "origin", {"model.gguf": b"GGUF"}, kind="gguf")
+
+    def convert(_: Path, target: Path) -> None:
+        target.mkdir()
+        raise Damaged("differs")
+
+    with pytest.raises(Damaged, match="differs"):
+        node.converted(gguf, convert)
+    assert names(node.root / "incoming") == []
+
+
+def test_a_process_killed_while_converting_leaves_debris_that_the_next_one_cleans(
+    node: NodeCache, tmp_path: Path
+) -> None:
+    gguf = context_of(tmp_path / "origin", {"model.gguf": b"GGUF"}, kind="gguf")
+    node.fetch(gguf)
+    code = textwrap.dedent(f"""
+        import os, signal, sys
+        from pathlib import Path
+        from fsctx.cache import NodeCache
+        from fsctx.protocol import codec
+        from fsctx.protocol.manifest import Context
+
+        def convert(source, target):
+            target.mkdir()
+            (target / "half").write_bytes(b"half")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        context = codec.decode(sys.stdin.buffer.read(), Context, where="stdin")
+        NodeCache(Path({str(node.root)!r})).converted(context, convert)
+    """)
+    from fsctx.protocol import codec
+
+    ended = subprocess.run([sys.executable, "-c", code], input=codec.encode(gguf), check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert len(names(node.root / "incoming")) == 1
+
+    def convert(_: Path, target: Path) -> None:
+        target.mkdir()
+        (target / "weights").write_bytes(b"whole")
+
+    assert names(node.converted(gguf, convert)) == ["weights"]
+    assert names(node.root / "incoming") == []
+
+
+def test_verify_names_the_file_that_rotted(node: NodeCache, context: Context) -> None:
+    path = node.fetch(context).path / "sub/weights"
+    path.write_bytes(path.read_bytes()[::-1])
+    (problems,) = node.verify().values()
+    assert len(problems) == 1
+    assert "sub/weights" in problems[0]
+
+
+def test_prune_removes_what_was_unused_for_long_and_debris(node: NodeCache, context: Context) -> None:
+    folder = node.fetch(context).path
+    (node.root / "incoming" / "contexts-d9.abcd").mkdir()
+    assert node.prune(unused_s=3600) == []
+    assert names(node.root / "incoming") == []
+    os.utime(folder, (1, 1))
+    assert [entry.digest for entry in node.prune(unused_s=3600)] == ["d1"]
+    assert node.entries() == []
+    assert node.fetch(context).source == "origin"
+
+
+def test_prune_leaves_alone_what_another_process_is_making(node: NodeCache, context: Context) -> None:
+    node.fetch(context)
+    with node._locked("d1"):
+        assert NodeCache(node.root).prune() == []
+
+
+def test_the_cache_is_for_its_owner_alone(node: NodeCache, context: Context) -> None:
+    node.fetch(context)
+    assert node.root.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_anybody_may_write_to_is_refused(node: NodeCache, context: Context) -> None:
+    node.root.mkdir()
+    node.root.chmod(0o777)
+    with pytest.raises(InputError, match="chmod"):
+        node.fetch(context)
+
+
+def test_a_folder_of_another_user_is_refused(node: NodeCache, context: Context) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("giving a folder away needs root")
+    node.root.mkdir(mode=0o700)
+    os.chown(node.root, 12345, 12345)
+    with pytest.raises(InputError, match="12345"):
+        node.fetch(context)
+
+
+def test_a_cache_that_cannot_be_made_is_an_input_error(tmp_path: Path, context: Context) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(InputError, match="--cache"):
+        NodeCache(tmp_path / "file" / "cache").fetch(context)
+
+
+@pytest.mark.parametrize(
+    ("environ", "option", "expected"),
+    [
+        ({"FSCTX_CACHE": "/b", "TMPDIR": "/c"}, Path("/a"), "/a"),
+        ({"FSCTX_CACHE": "/b", "TMPDIR": "/c"}, None, "/b"),
+        ({"_CONDOR_SCRATCH_DIR": "/s", "TMPDIR": "/c"}, None, f"/s/fsctx-{os.getuid()}"),
+        ({"SLURM_TMPDIR": "/s", "TMPDIR": "/c"}, None, f"/s/fsctx-{os.getuid()}"),
+        ({"FSCTX_CACHE": "", "TMPDIR": "/c"}, None, f"/c/fsctx-{os.getuid()}"),
+    ],
+)
+def test_the_cache_is_where_the_user_the_environment_or_the_batch_system_say(
+    environ: dict[str, str], option: Path | None, expected: str
+) -> None:
+    assert default_root(environ, option) == Path(expected)
+
+
+def test_the_commands_list_verify_and_prune(node: NodeCache, context: Context) -> None:
+    node.fetch(context)
+    run, where = CliRunner().invoke, ["--cache", str(node.root), "--json"]
+    listed = json.loads(run(command, ["list", *where]).output)
+    assert [(e["digest"], e["size_bytes"], e["files"]) for e in listed["entries"]] == [("d1", context.size_bytes, 3)]
+    assert json.loads(run(command, ["verify", *where]).output)["damaged"] == {}
+    assert json.loads(run(command, ["prune", *where]).output)["removed"] == []
+    assert len(json.loads(run(command, ["prune", "d1", *where]).output)["removed"]) == 1
+    for arguments in (["list"], ["verify"], ["prune", "--all"]):
+        assert run(command, [*arguments, "--cache", str(node.root)]).exit_code == 0
+
+
+def test_verify_fails_with_the_command_that_helps(node: NodeCache, context: Context) -> None:
+    (node.fetch(context).path / "config.json").write_bytes(b"[]")
+    ended = CliRunner().invoke(command, ["verify", "--cache", str(node.root)])
+    assert isinstance(ended.exception, Damaged)
+    assert "fsctx cache prune d1" in str(ended.exception)

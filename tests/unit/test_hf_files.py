@@ -1,0 +1,110 @@
+"""Model folders that cannot be used, and GGUF files converted."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from tiny_models import make_model  # noqa: E402
+
+from fsctx.agent.engines.hf import HfEngine  # noqa: E402
+from fsctx.agent.engines.hf_convert import convert_gguf  # noqa: E402
+from fsctx.errors import EngineError, Misconfigured, OutOfMemory  # noqa: E402
+
+GGUF = Path(os.environ.get("FSCTX_TEST_MODEL", ".model/SmolLM2-135M-Instruct.Q4_1.gguf"))
+
+
+def load(path: Path) -> None:
+    HfEngine(device="cpu").load(path)
+
+
+def test_a_folder_without_a_config_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match=r"config\.json"):
+        load(tmp_path)
+
+
+def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
+    (make_model(tmp_path) / "model.safetensors").unlink()
+    with pytest.raises(Misconfigured, match="no weights"):
+        load(tmp_path)
+
+
+def test_pickled_weights_are_refused_with_the_way_to_convert_them(tmp_path: Path) -> None:
+    (make_model(tmp_path) / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
+    with pytest.raises(Misconfigured, match="save_pretrained"):
+        load(tmp_path)
+
+
+def test_a_model_that_brings_its_own_code_is_refused(tmp_path: Path) -> None:
+    config = json.loads((make_model(tmp_path) / "config.json").read_text())
+    config |= {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Config"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "mine.py").write_text("raise SystemExit(99)")
+    with pytest.raises(Misconfigured, match="code of its own"):
+        load(tmp_path)
+
+
+def test_weights_that_are_cut_short_are_refused(tmp_path: Path) -> None:
+    path = make_model(tmp_path) / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(Misconfigured, match="cannot be loaded"):
+        load(tmp_path)
+
+
+def test_weights_that_are_missing_are_not_made_up(tmp_path: Path) -> None:
+    config = json.loads((make_model(tmp_path) / "config.json").read_text())
+    config["num_hidden_layers"] += 1
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(Misconfigured, match="lacks"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["not json", "[]", '{"model_type": "nothing-known"}'])
+def test_a_config_that_is_none_is_refused(tmp_path: Path, content: str) -> None:
+    (make_model(tmp_path) / "config.json").write_text(content)
+    with pytest.raises(Misconfigured):
+        load(tmp_path)
+
+
+def test_a_file_that_is_not_gguf_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_bytes(b"GGUF, or so it says")
+    with pytest.raises(Misconfigured, match=r"model\.gguf"):
+        load(tmp_path / "model.gguf")
+
+
+def test_running_out_of_memory_is_told_from_other_errors() -> None:
+    from fsctx.agent.engines.hf_errors import guarded
+
+    def raising(error: Exception) -> None:
+        raise error
+
+    with pytest.raises(OutOfMemory):
+        guarded(lambda: raising(torch.OutOfMemoryError("CUDA out of memory")))
+    with pytest.raises(EngineError, match="RuntimeError: shapes"):
+        guarded(lambda: raising(RuntimeError("shapes\ndiffer")))
+
+
+@pytest.mark.model
+@pytest.mark.slow
+def test_a_gguf_file_becomes_a_folder_with_the_same_scores(tmp_path: Path) -> None:
+    if not GGUF.is_file():
+        pytest.skip(f"{GGUF} is not there: run `make setup`, or set FSCTX_TEST_MODEL")
+    from fsctx.agent.engines.base import BoundTask, Row
+    from fsctx.templates.load import load_template
+
+    convert_gguf(GGUF, tmp_path / "folder")
+    config = json.loads((tmp_path / "folder" / "config.json").read_text())
+    assert "quantization_config" not in config
+    assert config["rope_theta"] == 100_000
+    assert all(path.stat().st_mode & 0o777 == 0o644 for path in (tmp_path / "folder").iterdir())
+    bound = (
+        HfEngine(device="cpu")
+        .load(tmp_path / "folder")
+        .bind(BoundTask(template=load_template("fever"), method="score"))
+    )
+    (verdict,) = bound.infer(bound.encode([Row(row=0, claim="The Danube flows through Vienna.")]))
+    assert verdict.verdict == "SUPPORTED"
