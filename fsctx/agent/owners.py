@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fsctx.agent import watch
 from fsctx.agent.watch import Patience, Watch
 from fsctx.protocol import agents, leases
-from fsctx.protocol.agents import AgentRecord, Session
+from fsctx.protocol.agents import AgentRecord, AgentState, Session
 from fsctx.protocol.names import LeaseId
 from fsctx.store import Store
 
@@ -20,6 +20,7 @@ class _Owner:
 
     watch: Watch | None = None
     is_gone: bool = False
+    """Whether it left, or its process is dead: for good."""
     released: frozenset[str] = frozenset()
     record: AgentRecord | None = None
 
@@ -35,9 +36,9 @@ class Owners:
     _of_lease: dict[LeaseId, str] = field(default_factory=dict)
     _owners: dict[str, _Owner] = field(default_factory=dict)
 
-    def orphans(self, leased: Iterable[LeaseId]) -> tuple[LeaseId, ...]:
-        """Return the next generations of the leases whose holders are known to be gone."""
-        return tuple(LeaseId(id_.unit, id_.generation + 1) for id_ in leased if self._is_orphan(id_))
+    def orphans(self, leased: Iterable[LeaseId], now_s: float) -> tuple[LeaseId, ...]:
+        """Return the next generations of the leases whose holders are gone, or silent when just looked at."""
+        return tuple(LeaseId(id_.unit, id_.generation + 1) for id_ in leased if self._is_orphan(id_, now_s))
 
     def due(self, leased: Iterable[LeaseId]) -> tuple[LeaseId, ...]:
         """Return some leases, one per owner, whose owners were not looked at for the longest time."""
@@ -71,18 +72,19 @@ class Owners:
         self._of_lease = {id_: owner for id_, owner in self._of_lease.items() if id_ in keep}
 
     def _is_gone(self, name: str, owner: _Owner, session: Session | None) -> bool:
-        assert owner.watch is not None
+        if session is not None and session.state == AgentState.LEFT:
+            return True
         if owner.record is None and session is not None:
             owner.record = agents.read_agent(self.store, name)
-        if owner.record is not None and self.is_dead(owner.record):
-            return True
-        return watch.is_gone(owner.watch, session, self.patience)
+        return owner.record is not None and self.is_dead(owner.record)
 
-    def _is_orphan(self, lease_id: LeaseId) -> bool:
+    def _is_orphan(self, lease_id: LeaseId, now_s: float) -> bool:
         owner = self._owners.get(self._of_lease.get(lease_id, "?"))
         if owner is None:
             return False
-        return owner.is_gone or str(lease_id) in owner.released
+        if owner.is_gone or str(lease_id) in owner.released:
+            return True
+        return owner.watch is not None and watch.is_silent(owner.watch, now_s, self.patience)
 
     def _looked_s(self, owner_name: str) -> float:
         owner = self._owners.get(owner_name)

@@ -81,7 +81,7 @@ class Scout:
             leave=self.reason_to_leave(),
             free=self._one_task(free),
             bucket=bucket,
-            orphans=self._one_task(self.owners.orphans(leased)),
+            orphans=self._one_task(self.owners.orphans(leased, now_s)),
             watched=self.owners.due(leased),
             is_finished=self.search.is_finished,
             is_idle_too_long=self._is_idle_too_long(now_s),
@@ -98,7 +98,9 @@ class Scout:
         for lease_id in ids:
             self.search.tried(lease_id)
             try:
-                if leases.take(self.store, lease_id, self.agent) and not (is_takeover and self._is_done(lease_id)):
+                is_mine = leases.take(self.store, lease_id, self.agent)
+                self.search.stands(lease_id)
+                if is_mine and not (is_takeover and self._is_done(lease_id)):
                     mine.append(lease_id)
             except StoreError:
                 self.give_back(lease_id)  # it may be ours without our knowing
@@ -119,7 +121,7 @@ class Scout:
             self._idle_since_s = now_s
         unfinished = self.search.unfinished
         self.search.begin_round(self.chance.sample(unfinished, min(LOOK_AGAIN, len(unfinished))))
-        if self.owners.orphans(self.search.leased):
+        if self.owners.orphans(self.search.leased, now_s):
             return None
         wait_s = self._wait_s * self.chance.uniform(0.8, 1.2)
         self._wait_s = min(2 * self._wait_s, self.longest_wait_s)

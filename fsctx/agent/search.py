@@ -100,11 +100,14 @@ class Search:
             self._forget(view.bucket)
 
     def tried(self, lease_id: LeaseId) -> None:
-        """Note that a lease was tried: it is ours or somebody else's, in any case not free."""
-        bucket = bucket_of(lease_id.unit)
-        free = self._free.get(bucket, [])
+        """Note that a lease was tried, whatever came of it: it is not tried again before the next look."""
+        free = self._free.get(bucket_of(lease_id.unit), [])
         if lease_id.unit in free:
             free.remove(lease_id.unit)
+
+    def stands(self, lease_id: LeaseId) -> None:
+        """Note that a generation exists, ours or somebody else's."""
+        bucket = bucket_of(lease_id.unit)
         known = self._leased.setdefault(bucket, {})
         known[lease_id.unit] = max(lease_id.generation, known.get(lease_id.unit, -1))
 

@@ -9,6 +9,10 @@ from dataclasses import dataclass, replace
 from fsctx.protocol.agents import AgentState, Session
 
 
+FRESH = 6
+"""A look counts for a sixth of the time to live."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
     """How long an owner may be silent."""
@@ -56,10 +60,12 @@ def look(watch: Watch | None, session: Session | None, now_s: float, patience: P
     return seen
 
 
-def is_gone(watch: Watch, session: Session | None, patience: Patience) -> bool:
-    """Judge the owner of a lease after a look: it left, or was silent, or got nothing done, for too long."""
-    if session is not None and session.state == AgentState.LEFT:
-        return True
-    is_silent = watch.looked_s - watch.counter_since_s >= patience.ttl_s
-    is_stalled = watch.looked_s - watch.progress_since_s >= patience.stall_s
-    return is_silent or is_stalled
+def is_silent(watch: Watch, now_s: float, patience: Patience) -> bool:
+    """Whether a watched owner said nothing, or got nothing done, for too long.
+
+    Not where the last look is long ago: it may have woken since.
+    """
+    if now_s - watch.looked_s > patience.ttl_s / FRESH:
+        return False
+    has_no_beat = watch.looked_s - watch.counter_since_s >= patience.ttl_s
+    return has_no_beat or watch.looked_s - watch.progress_since_s >= patience.stall_s

@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 
 from fsctx.cache.copying import copy_context, describe, full_disk, has_sizes, problem_with, sync_folders
 from fsctx.cache.root import prepare_root
-from fsctx.errors import Damaged, FsctxError
+from fsctx.errors import Damaged, FsctxError, StoreError
 from fsctx.protocol import codec
 from fsctx.protocol.manifest import Context
 
@@ -229,8 +229,17 @@ class NodeCache:
         with full_disk(self.root):
             for name in (*KINDS, "records", "incoming", "locks"):
                 (self.root / name).mkdir(exist_ok=True)
-        with FileLock(self.root / "locks" / digest, timeout=timeout_s):
+        lock = FileLock(self.root / "locks" / digest)
+        try:
+            lock.acquire(timeout=timeout_s)
+        except Timeout:
+            raise
+        except (OSError, NotImplementedError) as error:
+            raise StoreError(f"{self.root} gives no locks ({error}): pass --cache DIR on the node's own disk") from None
+        try:
             yield
+        finally:
+            lock.release()
 
 
 def _convert(convert: Callable[[Path, Path], None], source: Path, target: Path) -> None:

@@ -34,8 +34,9 @@ class Store(Protocol):
     def create(self, name: str, content: bytes) -> bool:
         """Create a name exclusively. True if it now holds this content, False if somebody else has it.
 
-        MUST be atomic among all hosts. `content` must be unique to the caller: after an ambiguous
-        answer the file is read, and is the caller's only if it holds `content`.
+        MUST be atomic among all hosts. `content` must be unique to the caller and not empty: after an ambiguous
+        answer the file is read, and is the caller's only if it holds `content`. `StoreError` says that nothing
+        is known: the name may become the caller's yet.
         """
 
     def replace(self, name: str, content: bytes) -> None:

@@ -45,32 +45,46 @@ class PosixStore:
         return self._repeatable(name, self._system.open)
 
     def create(self, name: str, content: bytes) -> bool:
-        """See `Store.create`: open(2) with O_CREAT|O_EXCL; the answer alone decides nothing after an error."""
+        """See `Store.create`: open(2) with O_CREAT|O_EXCL; after an error, what stands there tells."""
         try:
-            self._once(name, lambda path: self._system.create(path, content, is_durable=False))
-        except (NoSpace, Missing):
-            raise
-        except StoreError as error:
-            return self._holds(name, content, error)
+            self._system.create(self._path(name), content, is_durable=False)
+        except FileExistsError:  # a lost reply may have created it: then it is empty, and nobody's
+            return self._content(name) == content
+        except OSError as error:
+            return self._holds(name, content, _mapped(name, error))
         return True
 
     def _holds(self, name: str, content: bytes, error: StoreError) -> bool:
-        """Tell who has a name whose creation failed: the reply may be lost and the file ours all the same."""
-        try:
-            return self.read(name) == content
-        except Missing:
+        """Tell who has a name whose creation failed. An empty file tells nothing: our content may be on its way."""
+        found = None if isinstance(error, Missing | NoSpace) else self._content(name)
+        if not found:
             raise error from None
+        return found == content
+
+    def _content(self, name: str) -> bytes | None:
+        try:
+            return self.read(name)
+        except Missing:
+            return None
 
     def replace(self, name: str, content: bytes) -> None:
         """See `Store.replace`: temporary name in the same folder, fsync, rename."""
         temporary = f"{name}{TEMPORARY}{secrets.token_hex(4)}"
         try:
             self._once(temporary, lambda path: self._system.create(path, content, is_durable=True))
-            self._once(name, lambda path: self._system.rename(self._path(temporary), path))
+            self._rename(temporary, name, content)
         except StoreError:
             with contextlib.suppress(StoreError):
                 self.remove(temporary)
             raise
+
+    def _rename(self, temporary: str, name: str, content: bytes) -> None:
+        """Give a whole file its name. An error tells nothing (rename(2), BUGS): what has the name now tells."""
+        try:
+            self._once(name, lambda path: self._system.rename(self._path(temporary), path))
+        except StoreError as error:
+            if self._content(name) != content:
+                raise error from None
 
     def rewrite(self, name: str, content: bytes) -> None:
         """See `Store.rewrite`."""

@@ -1,8 +1,8 @@
 """What every engine promises (fsctx/agent/engines/base.py), on every engine that can run here."""
 
-import os
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from fsctx.protocol.manifest import Method
 from fsctx.protocol.verdicts import Status, Verdict
 from fsctx.templates.load import load_template
 
-GGUF = Path(os.environ.get("FSCTX_TEST_MODEL", ".model/SmolLM2-135M-Instruct.Q4_1.gguf"))
 METHODS: list[Method] = ["score", "generate"]
 
 CLAIMS = [
@@ -29,11 +28,9 @@ CLAIMS = [
 
 
 @pytest.fixture(
-    scope="module", params=["fake", "hf", pytest.param("gguf", marks=[pytest.mark.model, pytest.mark.slow])]
+    scope="module", params=["fake", "hf", pytest.param("smollm2", marks=[pytest.mark.model, pytest.mark.slow])]
 )
 def kind(request: pytest.FixtureRequest) -> str:
-    if request.param == "gguf" and not GGUF.is_file():
-        pytest.skip(f"{GGUF} is not there: run `make setup`, or set FSCTX_TEST_MODEL")
     if request.param != "fake":
         pytest.importorskip("torch")
         pytest.importorskip("transformers")
@@ -47,14 +44,23 @@ def engine(kind: str) -> Engine:
 
 @pytest.fixture(scope="module")
 def model(kind: str, engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
-    files = GGUF
-    if kind == "hf":
-        from tiny_models import make_model
-
-        files = make_model(tmp_path_factory.mktemp("tiny"))
-    loaded = engine.load(files)
+    loaded = engine.load(_files(kind, tmp_path_factory))
     yield loaded
     loaded.close()
+
+
+def _files(kind: str, folders: pytest.TempPathFactory) -> Path:
+    match kind:
+        case "hf":
+            from tiny_models import make_model
+
+            return make_model(folders.mktemp("tiny"))
+        case "smollm2":
+            import smollm2
+
+            return smollm2.converted(folders.getbasetemp())
+        case _:
+            return Path("nowhere")
 
 
 def bind(model: Model, method: Method) -> Bound:
@@ -131,3 +137,13 @@ def test_a_model_is_bound_to_several_tasks_at_a_time(model: Model) -> None:
     before = run(first, rows_of(CLAIMS[:2]), 1000)
     run(second, rows_of(CLAIMS[:2]), 1000)
     assert run(first, rows_of(CLAIMS[:2]), 1000) == before
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_are_encoded_on_other_threads_while_the_device_works(model: Model, method: Method) -> None:
+    bound = bind(model, method)
+    expected = bound.encode(rows_of(CLAIMS))
+    with ThreadPoolExecutor(3) as pool:
+        futures = [pool.submit(bound.encode, rows_of(CLAIMS)) for _ in range(12)]
+        run(bound, rows_of(CLAIMS[:2]), 10_000)
+        assert all(future.result() == expected for future in futures)

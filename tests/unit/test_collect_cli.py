@@ -105,6 +105,12 @@ def test_the_report_is_one_page_that_needs_nothing_else_and_escapes_what_it_show
         assert shown in page
 
 
+def test_without_gold_labels_the_verdicts_are_counted(tmp_path):
+    run = fabricate(tmp_path / "run", gold=None)
+    finish_all(run)
+    assert "tiny, fever: SUPPORTED 4, REFUTED 3, NOT ENOUGH INFO 3" in call(run.root).stdout
+
+
 def test_a_report_without_gold_labels_shows_the_verdicts(tmp_path):
     run = fabricate(tmp_path / "run", gold=None)
     finish_all(run)

@@ -36,3 +36,20 @@ def test_shards_hold_their_slices_and_no_more(shape: Geometry) -> None:
     places = [shape.place(unit) for unit in range(shape.n_slices)]
     assert {place.shard for place in places} == set(range(shape.n_shards))
     assert all(place.row_group < shape.slices_per_shard for place in places)
+
+
+@given(geometries, st.data())
+def test_a_unit_is_found_again_from_its_place(shape: Geometry, data: st.DataObject) -> None:
+    unit = data.draw(st.integers(0, shape.n_units - 1))
+    place = shape.place(unit)
+    assert shape.unit_of(task=place.task, slice_number=place.slice) == unit
+    assert shape.task_of(unit) == place.task
+    assert place.shard * shape.slices_per_shard + place.row_group == place.slice
+    assert place.n_rows == shape.rows_of_slice(place.slice)
+
+
+@given(geometries)
+def test_all_slices_but_the_last_are_full_and_none_is_empty(shape: Geometry) -> None:
+    sizes = [shape.rows_of_slice(number) for number in range(shape.n_slices)]
+    assert set(sizes[:-1]) <= {shape.unit_rows}
+    assert 1 <= sizes[-1] <= shape.unit_rows

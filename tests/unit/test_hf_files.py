@@ -1,7 +1,6 @@
 """Model folders that cannot be used, and GGUF files converted."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -9,13 +8,13 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+import smollm2  # noqa: E402
 from tiny_models import make_model  # noqa: E402
 
+from fsctx.agent.engines.base import BoundTask, Row  # noqa: E402
 from fsctx.agent.engines.hf import HfEngine  # noqa: E402
-from fsctx.agent.engines.hf_convert import convert_gguf  # noqa: E402
 from fsctx.errors import EngineError, Misconfigured, OutOfMemory  # noqa: E402
-
-GGUF = Path(os.environ.get("FSCTX_TEST_MODEL", ".model/SmolLM2-135M-Instruct.Q4_1.gguf"))
+from fsctx.templates.load import load_template  # noqa: E402
 
 
 def load(path: Path) -> None:
@@ -90,21 +89,13 @@ def test_running_out_of_memory_is_told_from_other_errors() -> None:
 
 @pytest.mark.model
 @pytest.mark.slow
-def test_a_gguf_file_becomes_a_folder_with_the_same_scores(tmp_path: Path) -> None:
-    if not GGUF.is_file():
-        pytest.skip(f"{GGUF} is not there: run `make setup`, or set FSCTX_TEST_MODEL")
-    from fsctx.agent.engines.base import BoundTask, Row
-    from fsctx.templates.load import load_template
-
-    convert_gguf(GGUF, tmp_path / "folder")
-    config = json.loads((tmp_path / "folder" / "config.json").read_text())
+def test_a_gguf_file_becomes_a_folder_that_any_reader_takes(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = smollm2.converted(tmp_path_factory.getbasetemp())
+    config = json.loads((folder / "config.json").read_text())
     assert "quantization_config" not in config
     assert config["rope_theta"] == 100_000
-    assert all(path.stat().st_mode & 0o777 == 0o644 for path in (tmp_path / "folder").iterdir())
-    bound = (
-        HfEngine(device="cpu")
-        .load(tmp_path / "folder")
-        .bind(BoundTask(template=load_template("fever"), method="score"))
-    )
+    assert all(path.stat().st_mode & 0o777 == 0o644 for path in folder.iterdir())
+    template = load_template("fever")
+    bound = HfEngine(device="cpu").load(folder).bind(BoundTask(template=template, method="score"))
     (verdict,) = bound.infer(bound.encode([Row(row=0, claim="The Danube flows through Vienna.")]))
     assert verdict.verdict == "SUPPORTED"

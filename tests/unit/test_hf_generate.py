@@ -14,6 +14,7 @@ from tiny_models import make_model  # noqa: E402
 from fsctx.agent.batching import Budget, infer_all  # noqa: E402
 from fsctx.agent.engines.base import Bound, BoundTask, Row  # noqa: E402
 from fsctx.agent.engines.hf import HfEngine  # noqa: E402
+from fsctx.agent.engines.hf_generate import GenerateBound  # noqa: E402
 from fsctx.protocol.verdicts import Status, Verdict  # noqa: E402
 from fsctx.templates.load import load_template  # noqa: E402
 from fsctx.templates.model import Generation, Template  # noqa: E402
@@ -59,6 +60,19 @@ def test_text_is_what_the_model_writes_alone(tmp_path: Path, kind: str) -> None:
         assert 0 < verdict.output_tokens <= 8
 
 
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "gemma3"])
+def test_the_constant_prefix_is_computed_once(tmp_path: Path, kind: str) -> None:
+    bound = bind(make_model(tmp_path, kind), max_new_tokens=8)
+    assert isinstance(bound, GenerateBound)
+    assert len(bound.prefix) > 20
+
+
+def test_a_model_whose_cache_cannot_be_continued_writes_from_the_start(tmp_path: Path) -> None:
+    bound = bind(make_model(tmp_path, "mamba"), max_new_tokens=8)
+    assert isinstance(bound, GenerateBound)
+    assert bound.prefix == ()
+
+
 def test_what_is_drawn_depends_on_the_claim_and_not_on_batch_or_row(tmp_path: Path) -> None:
     bound, chance = bind(make_model(tmp_path), max_new_tokens=6, temperature=1.5), random.Random(3)
     claims = [*CLAIMS, *CLAIMS]
@@ -71,7 +85,7 @@ def test_what_is_drawn_depends_on_the_claim_and_not_on_batch_or_row(tmp_path: Pa
 
 
 def test_a_temperature_draws_by_the_softmax() -> None:
-    from fsctx.agent.engines.hf_generate import Drawn
+    from fsctx.agent.engines.hf_write import Drawn
 
     logits = torch.tensor([[2.0, 0.0, 1.0]])
     n, temperature = 4000, 2.0
@@ -108,6 +122,6 @@ def test_a_pattern_reads_the_verdict(tmp_path: Path) -> None:
 
 
 def test_a_prompt_that_leaves_no_room_for_the_answer_is_too_long(tmp_path: Path) -> None:
-    (verdict,) = run(bind(make_model(tmp_path), max_new_tokens=400), ["the " * 200], 1000)
+    (verdict,) = run(bind(make_model(tmp_path), max_new_tokens=300), ["the " * 200], 1000)
     assert verdict.status == Status.TOO_LONG
-    assert "400" in str(verdict.error)
+    assert "300" in str(verdict.error)

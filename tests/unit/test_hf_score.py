@@ -201,6 +201,17 @@ def test_labels_that_tokens_cannot_tell_apart_are_refused_at_bind(tmp_path: Path
         bind(make_model(tmp_path), Template(name="t", text="{{ claim }} is", labels=labels))
 
 
+def test_a_token_that_the_model_does_not_have_is_refused_at_bind(tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    folder = make_model(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["SUPPORTED"])
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(Misconfigured, match="'SUPPORTED'"):
+        bind(folder, load_template("fever"))
+
+
 def test_a_chat_is_refused_where_the_model_has_no_chat_template(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="fever-raw"):
         bind(make_model(tmp_path, chat=None), load_template("fever"))

@@ -1,4 +1,4 @@
-from fsctx.agent.watch import Patience, Watch, begin, is_gone, look
+from fsctx.agent.watch import Patience, Watch, begin, is_silent, look
 from fsctx.protocol.agents import AgentState, Session
 
 PATIENCE = Patience(ttl_s=60, stall_s=600)
@@ -8,26 +8,31 @@ def session(counter: int, *, progress: int = 0, state: AgentState = AgentState.R
     return Session(agent="a", counter=counter, progress=progress, state=state)
 
 
-def after(*looks: tuple[float, Session | None]) -> tuple[Watch, Session | None]:
+def after(*looks: tuple[float, Session | None]) -> Watch:
     watch: Watch | None = None
     for now_s, seen in looks:
         watch = look(watch, seen, now_s, PATIENCE)
     assert watch is not None
-    return watch, looks[-1][1]
+    return watch
 
 
 def gone(*looks: tuple[float, Session | None]) -> bool:
-    return is_gone(*after(*looks), PATIENCE)
+    return is_silent(after(*looks), looks[-1][0], PATIENCE)
 
 
 def silent(until_s: float, *, every_s: float = 10, seen: Session | None = None) -> list[tuple[float, Session | None]]:
     return [(every_s * i, seen) for i in range(int(until_s / every_s) + 1)]
 
 
-def test_one_look_judges_nobody_but_one_who_left() -> None:
+def test_one_look_judges_nobody() -> None:
     assert not gone((0, session(5)))
     assert not gone((0, None))
-    assert gone((0, session(5, state=AgentState.LEFT)))
+
+
+def test_a_judgement_does_not_outlive_the_look_that_it_rests_on() -> None:
+    watch = after(*silent(60, seen=session(5)))
+    assert is_silent(watch, 70.0, PATIENCE)
+    assert not is_silent(watch, 71.0, PATIENCE)
 
 
 def test_law_7_an_agent_whose_counter_moved_within_the_time_to_live_is_alive() -> None:

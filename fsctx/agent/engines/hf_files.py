@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fsctx.agent.engines.hf_errors import first_line
 from fsctx.errors import Misconfigured, Unfit
@@ -92,12 +92,11 @@ def _no_weights(path: Path) -> str:
 
 
 def _read_weights(where: Path, dtype: torch.dtype, extra: dict[str, str]) -> Any:
+    factory: Any = AutoModelForCausalLM
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, **extra}
-    config = AutoConfig.from_pretrained(where, **options)
     if not extra:
         options["use_safetensors"] = True
-    factory: Any = AutoModelForCausalLM
-    model, report = factory.from_pretrained(where, config=config, dtype=dtype, output_loading_info=True, **options)
+    model, report = factory.from_pretrained(where, dtype=dtype, output_loading_info=True, **options)
     missing = sorted(report.get("missing_keys", ())) + sorted(map(str, report.get("mismatched_keys", ())))
     if missing:
         raise Misconfigured(f"{where} lacks {len(missing)} weights, first {missing[0]}: copy the whole model folder")

@@ -1,7 +1,6 @@
 """A model on its device, and what the ways of computing need to know of it."""
 
 import inspect
-import itertools
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +34,8 @@ class Resident:
     """Tokens that a sequence may have."""
     local_window: int
     """Sequences longer than this are not attended to in full, or not at the same positions."""
+    vocabulary: int
+    """Tokens that it has an embedding of."""
     cache_argument: str
     """What this version of transformers calls the key-value cache."""
     keeps_logits: bool
@@ -66,9 +67,15 @@ def make_resident(loaded: Loaded, *, device: torch.device, dtype: torch.dtype) -
         dtype=dtype,
         window=_window(config, loaded.tokenizer),
         local_window=_local_window(config),
+        vocabulary=_vocabulary(model),
         cache_argument="cache" if "cache" in parameters else "past_key_values",
         keeps_logits="logits_to_keep" in parameters,
     )
+
+
+def tolerance(dtype: torch.dtype) -> float:
+    """Return how far, in nats, a faster way may be from the definition: half precision alone differs by hundredths."""
+    return 1e-3 if dtype == torch.float32 else 0.25
 
 
 def find_batch_tokens(resident: Resident) -> int:
@@ -108,15 +115,21 @@ def _use_float32_head(model: Any) -> None:
 
 
 def _plain_generation(model: Any, tokenizer: Any) -> Any:
-    """Return settings with the model's end tokens and nothing else of its own: no sampling, no penalties."""
+    """Return settings with the model's end tokens and nothing else of its own: no sampling, no penalties.
+
+    Padding is masked wherever it stands, so any token that the model has will do.
+    """
     own = model.generation_config.eos_token_id if model.generation_config else None
-    ends = [*(own if isinstance(own, list) else [own]), tokenizer.eos_token_id, model.config.eos_token_id]
-    known = sorted(
-        {end for end in itertools.chain(*(e if isinstance(e, list) else [e] for e in ends)) if end is not None}
-    )
-    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (known or [0])[0]
+    lists = (own, tokenizer.eos_token_id, model.config.get_text_config().eos_token_id)
+    ends = sorted({end for one in lists for end in (one if isinstance(one, list) else [one]) if end is not None})
+    pad = next((token for token in ends if token < _vocabulary(model)), 0)
     make: Any = GenerationConfig
-    return make(eos_token_id=known or None, pad_token_id=pad, do_sample=False)
+    return make(eos_token_id=ends or None, pad_token_id=pad, do_sample=False)
+
+
+def _vocabulary(model: Any) -> int:
+    """Return how many tokens the model has an embedding of; a tokenizer may have more."""
+    return int(model.get_input_embeddings().weight.shape[0])
 
 
 def _window(config: Any, tokenizer: Any) -> int:

@@ -10,17 +10,13 @@ from fsctx.agent.engines.base import BoundTask, Encoded, Row
 from fsctx.agent.engines.hf_encode import encode_rows, refuse, sentinel_rows
 from fsctx.agent.engines.hf_errors import first_line, guarded
 from fsctx.agent.engines.hf_plain import score_plainly, score_sequences
-from fsctx.agent.engines.hf_resident import Resident
+from fsctx.agent.engines.hf_resident import Resident, tolerance
 from fsctx.agent.engines.hf_text import Ids, LabelTokens, Pair, PromptTokens, control_tokens, fault_of_labels
 from fsctx.agent.engines.hf_tree import Tree, common_length
 from fsctx.errors import EngineError, Misconfigured, OutOfMemory
 from fsctx.protocol.verdicts import Status, Verdict
 
 log = logging.getLogger(__name__)
-
-_TOLERANCE = {torch.float32: 1e-3}
-_TOLERANCE_HALF = 0.25
-"""How far the tree may be from the definition: half precision alone differs by some hundredths of a nat."""
 
 
 class ScoreBound:
@@ -29,7 +25,7 @@ class ScoreBound:
     def __init__(self, resident: Resident, task: BoundTask) -> None:
         self._resident = resident
         self._names = task.template.label_names
-        prompts = PromptTokens(resident.tokenizer, task.template)
+        prompts = PromptTokens(resident.tokenizer, task.template, vocabulary=resident.vocabulary)
         words = [label.words for label in task.template.labels]
         self._prompts = prompts
         self._labels = LabelTokens(prompts, words, control_tokens(resident.tokenizer))
@@ -152,7 +148,7 @@ def _checked_tree(resident: Resident, prefix: Ids, sentinels: Sequence[Pair]) ->
     found = tree.score(rows)[[n for n, _ in chosen], [label for _, label in chosen]]
     expected = [score_sequences(resident, [(rows[n].context, rows[n].labels[label])]) for n, label in chosen]
     wrong = float((found - torch.cat(expected)).abs().max())
-    if not wrong <= _TOLERANCE.get(resident.dtype, _TOLERANCE_HALF):
+    if not wrong <= tolerance(resident.dtype):
         raise EngineError(f"its scores differ by {wrong:.2g} nat from those of one sequence at a time")
     return tree
 

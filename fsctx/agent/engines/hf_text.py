@@ -9,7 +9,7 @@ from jinja2 import TemplateError
 
 from fsctx.agent.engines.base import Row
 from fsctx.agent.engines.hf_errors import first_line
-from fsctx.errors import InputError, Misconfigured
+from fsctx.errors import Misconfigured
 from fsctx.templates.model import Message, Prompt, Template
 from fsctx.templates.render import Renderer
 
@@ -25,8 +25,9 @@ class PromptTokens:
     gets those that the tokenizer puts in front of every text.
     """
 
-    def __init__(self, tokenizer: Any, template: Template) -> None:
+    def __init__(self, tokenizer: Any, template: Template, *, vocabulary: int) -> None:
         self._tokenizer = tokenizer
+        self._vocabulary = vocabulary
         self._renderer = Renderer(template, markers=control_tokens(tokenizer))
         self._is_chat = template.text is None
         self._front = () if self._is_chat else _front(tokenizer)
@@ -44,6 +45,7 @@ class PromptTokens:
 
         Raises:
             InputError: the template cannot be rendered for this row.
+            Misconfigured: the model's chat template refuses what was rendered.
         """
         prompt = self._renderer.prompt(row.claim, row.columns)
         if prompt.text is not None:
@@ -51,15 +53,23 @@ class PromptTokens:
         try:
             return _chat(self._tokenizer, prompt, joins_system=self._joins_system)
         except TemplateError as error:
-            raise InputError(
-                f"the model's chat template cannot be rendered for this row ({first_line(error)})"
+            raise Misconfigured(
+                f"the model's chat template refuses the template's chat ({first_line(error)})"
             ) from None
 
     def ids(self, texts: Sequence[str]) -> list[Ids]:
-        """Return the tokens of each text."""
+        """Return the tokens of each text.
+
+        Raises:
+            Misconfigured: one that the model has no embedding of, on which a GPU would stop for good.
+        """
         if not texts:
             return []
         found = self._tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
+        highest = max((max(ids, default=0) for ids in found), default=0)
+        if highest >= self._vocabulary:
+            token = self._tokenizer.convert_ids_to_tokens(highest)
+            raise Misconfigured(f"the tokenizer makes {token!r}, token {highest}, and the model has {self._vocabulary}")
         return [(*self._front_of(text), *ids) for text, ids in zip(texts, found, strict=True)]
 
     def _front_of(self, text: str) -> Ids:

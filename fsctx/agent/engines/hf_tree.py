@@ -21,7 +21,6 @@ from fsctx.agent.engines.hf_resident import Resident
 from fsctx.agent.engines.hf_text import Ids, Pair
 from fsctx.errors import EngineError
 
-
 _PLAIN_LAYERS = (DynamicLayer, DynamicSlidingWindowLayer)
 """Layers whose keys and values are all that they remember; a subclass may remember more."""
 
@@ -35,12 +34,16 @@ class PrefixLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         self.dtype, self.device = keys.dtype, keys.device
         self.is_initialized = True
 
+    def expanded(self, n_rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the prefix' keys and values as those of so many rows, without a copy."""
+        keys, values = self._prefix
+        return keys.expand(n_rows, -1, -1, -1), values.expand(n_rows, -1, -1, -1)
+
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return keys and values (B, heads, P + Q, D); keeps nothing."""
-        rows = key_states.shape[0]
-        keys, values = (part.expand(rows, -1, -1, -1) for part in self._prefix)
+        keys, values = self.expanded(len(key_states))
         return torch.cat([keys, key_states], dim=-2), torch.cat([values, value_states], dim=-2)
 
 

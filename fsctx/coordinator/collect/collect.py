@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 
 from fsctx.coordinator.collect.claims import Claims
 from fsctx.coordinator.collect.layout import collected_columns, read_tasks, shard_columns
@@ -102,10 +103,14 @@ def _require(proof: Proof, missing: int, store: Store) -> None:
     if failed:
         first = proof.failures[0]
         share = "all" if failed == missing else f"{failed:,}"
-        seen += f", {share} of them in failed units (first: unit {first.unit}, {first.reason})"
+        seen += f", {share} of them in failed units (first: unit {first.unit}, {_one_line(first.reason)})"
     is_over = failed == missing
     advice = f"`fsctx retry {store.root}` puts them back" if is_over else f"see `fsctx status {store.root}`"
     raise NotComplete(f"{store.root} is not complete: {seen}; nothing was written: {advice}, or pass --partial")
+
+
+def _one_line(reason: str) -> str:
+    return shorten(reason, width=120, placeholder=" …")
 
 
 def _source(store: Store, manifest: Manifest, claims: Claims) -> Source:

@@ -88,14 +88,14 @@ def prove(store: Store, geometry: Geometry) -> Proof:
     given_up: list[FailedUnit] = []
     superseded = 0
     with ThreadPoolExecutor(READERS) as pool:
-        for found in pool.map(lambda bucket: _prove_bucket(store, geometry, bucket), range(geometry.n_buckets)):
+        for found in pool.map(lambda bucket: prove_bucket(store, geometry, bucket), range(geometry.n_buckets)):
             generations[list(found.winners)] = list(found.winners.values())
             given_up.extend(found.failed)
             superseded += found.superseded
     return Proof(geometry=geometry, generations=generations, failures=tuple(given_up), superseded=superseded)
 
 
-def _prove_bucket(store: Store, geometry: Geometry, bucket: int) -> _BucketProof:
+def prove_bucket(store: Store, geometry: Geometry, bucket: int) -> _BucketProof:
     """Look at one bucket: failures first, so that a unit done in between is seen as done."""
     given_up = store.list(names.bucket_folder(names.FAILED, bucket))
     listing = store.list(names.bucket_folder(names.RESULTS, bucket))

@@ -4,6 +4,7 @@ The stream goes by windows of a few slices: a window's units are read together, 
 meanwhile. So memory holds two windows, whatever the size of the run.
 """
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ WINDOW_BYTES = 1 << 25
 
 Values: TypeAlias = Any
 """An Arrow array, whole or in chunks: pyarrow's functions take either, its stubs one of them."""
+
+_Reading: TypeAlias = dict[int, "Future[pa.Table | None]"]
+"""A task's units that are being read, by position of their slice in the window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +76,9 @@ def parts_by_window(source: Source, proof: Proof) -> Iterator[list[Part]]:
     Raises:
         Damaged: see `read_unit` and `Claims`.
     """
-    with ThreadPoolExecutor(READERS) as pool:
-        waiting: list[tuple[_Window, list[dict[int, Future[pa.Table | None]]]]] = []
+    with ThreadPoolExecutor(READERS) as pool, contextlib.ExitStack() as at_end:
+        at_end.callback(pool.shutdown, wait=False, cancel_futures=True)  # after an error, do not read on
+        waiting: list[tuple[_Window, list[_Reading]]] = []
         for window in _windows(source.claims, proof):
             waiting.append((window, [_start(pool, source, proof, task, window) for task in source.tasks]))
             if len(waiting) > 1:
@@ -113,10 +118,8 @@ def _windows(claims: Claims, proof: Proof) -> Iterator[_Window]:
             slices, rows, size = {}, 0, 0
 
 
-def _start(
-    pool: ThreadPoolExecutor, source: Source, proof: Proof, task: RunTask, window: _Window
-) -> dict[int, Future[pa.Table | None]]:
-    """Begin to read a task's units of a window; by position of the slice in the window."""
+def _start(pool: ThreadPoolExecutor, source: Source, proof: Proof, task: RunTask, window: _Window) -> _Reading:
+    """Begin to read a task's units of a window."""
     units = {
         position: proof.geometry.unit_of(task=task.number, slice_number=number)
         for position, number in enumerate(window.slices)
@@ -128,7 +131,7 @@ def _start(
     }
 
 
-def _finish(source: Source, window: _Window, reading: list[dict[int, Future[pa.Table | None]]]) -> list[Part]:
+def _finish(source: Source, window: _Window, reading: list[_Reading]) -> list[Part]:
     parts = []
     for task, futures in zip(source.tasks, reading, strict=True):
         found = {position: future.result() for position, future in futures.items()}

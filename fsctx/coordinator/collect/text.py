@@ -13,17 +13,22 @@ from fsctx.coordinator.collect.metrics import NONE, TaskMetrics
 PLAIN_WIDTH = 200
 """Where there is no terminal, lines are not cut to fit one."""
 
-MAX_CONFUSIONS = 8
+MAX_DETAILED = 8
 MAX_FAILURES = 10
+"""So many tasks are shown in detail, so many failed units with their reason."""
 
 
 def show(summary: Summary, console: Console) -> None:
     """Print what was collected: a table of tasks, a confusion matrix for each, failures, counts."""
     console.print(_tasks(summary.tasks, console))
-    for task in summary.tasks[:MAX_CONFUSIONS]:
+    for task in summary.tasks[:MAX_DETAILED]:
+        title = f"\n{task.model}, {task.template}: "
         if task.n_labelled:
-            console.print(Text(f"\n{task.model}, {task.template}: rows by gold label (down) and verdict (across)"))
+            console.print(Text(f"{title}rows by gold label (down) and verdict (across)"), soft_wrap=True)
             console.print(_confusion(task, console))
+        else:
+            counts = ", ".join(f"{verdict} {rows:,}" for verdict, rows in task.verdicts.items() if rows)
+            console.print(Text(f"{title}{counts or 'no rows'}"), soft_wrap=True)
     for line in _closing(summary):
         console.print(Text(line), soft_wrap=True)
 
@@ -72,8 +77,8 @@ def _table(console: Console) -> Table:
 
 def _closing(summary: Summary) -> Iterator[str]:
     yield ""
-    if len(summary.tasks) > MAX_CONFUSIONS:
-        yield f"Confusion matrices of {len(summary.tasks) - MAX_CONFUSIONS} more tasks: --json or --report."
+    if len(summary.tasks) > MAX_DETAILED:
+        yield f"Details of {len(summary.tasks) - MAX_DETAILED} more tasks: --json or --report."
     for failure in summary.failures[:MAX_FAILURES]:
         yield f"Failed: unit {failure.unit}, {failure.rows:,} rows: {failure.reason}"
     if len(summary.failures) > MAX_FAILURES:

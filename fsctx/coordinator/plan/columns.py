@@ -75,8 +75,10 @@ def looks_like_header(cells: Sequence[str]) -> bool:
     return are_words and len(set(plain)) == len(plain)
 
 
-def choose_columns(columns: Mapping[str, pa.DataType], asked: Asked, *, where: str) -> Layout:
-    """Choose the id, claim and label columns.
+def choose_columns(
+    columns: Mapping[str, pa.DataType], asked: Asked, *, where: str, sample: Sequence[str] = ()
+) -> Layout:
+    """Choose the id, claim and label columns. `sample` (the first row's values) is shown where names say nothing.
 
     Raises:
         InputError: one that was asked for is not there, or no claim column can be guessed; lists what was found.
@@ -84,7 +86,7 @@ def choose_columns(columns: Mapping[str, pa.DataType], asked: Asked, *, where: s
     claim = _asked(columns, asked.claim, "--claim-column", where) or _guess(columns, CLAIM_NAMES)
     if claim is None:
         raise InputError(
-            f"{where} has no column that is known to hold claims (found: {_listed(columns)}): "
+            f"{where} has no column that is known to hold claims (found: {_listed(columns, sample)}): "
             "pass --claim-column with the right one"
         )
     if pa.types.is_nested(columns[claim]):
@@ -116,8 +118,8 @@ def _stored(kind: pa.DataType) -> pa.DataType:
     return pa.string() if is_text else kind
 
 
-def _listed(columns: Mapping[str, pa.DataType]) -> str:
-    names = list(columns)
+def _listed(columns: Mapping[str, pa.DataType], sample: Sequence[str] = ()) -> str:
+    names = [f"{name} {value[:24]!r}" for name, value in zip(columns, sample, strict=False)] or list(columns)
     return ", ".join(names[:40]) + (f" and {len(names) - 40} more" if len(names) > 40 else "")
 
 

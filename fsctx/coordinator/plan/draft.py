@@ -133,15 +133,18 @@ def _dialect(request: PlanRequest) -> Dialect:
 def read_fingerprint(source: Source, progress: Progress) -> Fingerprint:
     """Read a file once from end to end."""
     digest = hashlib.sha256()
-    n_newlines = done = 0
+    n_lines = done = 0
     has_lines = source.format is not Format.PARQUET
+    piece = b""
     with open(source.path, "rb", buffering=0) as file:
-        while piece := file.read(_READ_BYTES):
+        while next_piece := file.read(_READ_BYTES):
+            piece = next_piece
             digest.update(piece)
-            n_newlines += piece.count(b"\n") if has_lines else 0
+            n_lines += piece.count(b"\n") if has_lines else 0
             done += len(piece)
             progress(f"reading {source.path.name}", done, source.size_bytes)
-    return Fingerprint(sha256=digest.hexdigest(), n_newlines=n_newlines)
+    n_lines += not piece.endswith(b"\n")
+    return Fingerprint(sha256=digest.hexdigest(), n_lines=n_lines)
 
 
 def _layout(inputs: Sequence[Input], request: PlanRequest, templates: Sequence[Template]) -> Layout:
@@ -151,7 +154,7 @@ def _layout(inputs: Sequence[Input], request: PlanRequest, templates: Sequence[T
         _check_agreement(first, other)
         columns = {n: k if k == other.columns[n] else pa.string() for n, k in columns.items()}
     asked = Asked(claim=request.claim_column, id=request.id_column, label=request.label_column)
-    layout = choose_columns(columns, asked, where=str(first.source))
+    layout = choose_columns(columns, asked, where=str(first.source), sample=first.sample)
     if not request.is_lean:
         return layout
     used = {name for template in templates for name in used_columns(template)}

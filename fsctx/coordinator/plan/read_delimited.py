@@ -13,7 +13,7 @@ import pyarrow.csv
 
 from fsctx.coordinator.plan.columns import CLAIM_NAMES, looks_like_header
 from fsctx.coordinator.plan.inputs import HEAD_BYTES, Compression, Format, Source, decompressed, open_source
-from fsctx.coordinator.plan.reading import Dialect, Fingerprint, check_distinct, faults_of
+from fsctx.coordinator.plan.reading import Dialect, Fingerprint, check_distinct, faults_of, no_rows
 from fsctx.errors import InputError
 
 _MADE_UP = re.compile(r"column_\d+")
@@ -35,6 +35,7 @@ class DelimitedReader:
     n_skipped: int
     """Rows before the data: the header, and empty lines above it."""
     is_quoted: bool
+    sample: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def batches(self, columns: Sequence[str], *, raw: str | None = None) -> Iterator[pa.RecordBatch]:
@@ -82,7 +83,7 @@ def open_delimited(source: Source, dialect: Dialect, fingerprint: Fingerprint) -
     rows = _head_rows(source, head, is_quoted=is_quoted)
     n_empty = next((i for i, row in enumerate(rows) if row), len(rows))
     if n_empty == len(rows):
-        raise InputError(f"{source} holds no rows: pass a file with claims")
+        raise no_rows(source)
     first = rows[n_empty]
     has_header = _has_header(first, dialect)
     names = [(cell.strip() if has_header else "") or f"column_{i}" for i, cell in enumerate(first, 1)]
@@ -91,9 +92,10 @@ def open_delimited(source: Source, dialect: Dialect, fingerprint: Fingerprint) -
     return DelimitedReader(
         source=source,
         columns=dict.fromkeys(names, pa.string()),
-        n_rows_guess=n_rows_guess,
+        n_rows_guess=max(1, n_rows_guess - n_empty - has_header),
         n_skipped=n_empty + has_header,
         is_quoted=is_quoted,
+        sample=() if has_header else tuple(first),
         notes=(*_header_note(source, names, dialect, has_header=has_header), *_quote_note(source, rows, dialect)),
     )
 
@@ -110,7 +112,7 @@ def _head(source: Source, fingerprint: Fingerprint) -> tuple[str, int]:
     """Return a file's beginning, and how many lines it may have in all."""
     if source.compression is Compression.NONE:
         with open_source(source) as stream:
-            return _text(stream.read(HEAD_BYTES)), fingerprint.n_newlines + 1
+            return _text(stream.read(HEAD_BYTES)), fingerprint.n_lines
     with pa.OSFile(str(source.path), "rb") as raw, decompressed(raw, source.compression) as stream:
         head = stream.read(HEAD_BYTES)
         return _text(head), head.count(b"\n") * source.size_bytes // max(1, raw.tell()) + 1

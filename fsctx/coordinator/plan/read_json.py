@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from fsctx.coordinator.plan.inputs import HEAD_BYTES, Source, open_source
-from fsctx.coordinator.plan.reading import BATCH_ROWS, check_utf8, first_line
+from fsctx.coordinator.plan.reading import BATCH_ROWS, check_utf8, first_line, no_rows
 from fsctx.errors import InputError
 
 Layout = Literal["array", "newline_delimited", "unstructured"]
@@ -43,6 +43,7 @@ class JsonReader:
     columns: dict[str, pa.DataType]
     n_rows_guess: int
     layout: Layout
+    sample: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def batches(self, columns: Sequence[str], *, raw: str | None = None) -> Iterator[pa.RecordBatch]:
@@ -61,6 +62,8 @@ def open_json(source: Source) -> JsonReader:
     with _faults_of(source), _connection(source) as (connection, path):
         rows = f"read_json_objects({path}, format='{layout}', compression='{source.compression}')"
         ((n_rows, n_objects),) = connection.execute(_COUNTS + rows).fetchall()
+        if n_rows == 0:
+            raise no_rows(source)
         if n_objects < n_rows:
             raise _no_objects(source, n_rows - n_objects, n_rows)
         first = connection.execute(f"{_KEYS}{rows} LIMIT 1").fetchall()

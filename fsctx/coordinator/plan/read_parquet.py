@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fsctx.coordinator.plan.inputs import Compression, Source
-from fsctx.coordinator.plan.reading import BATCH_ROWS, check_distinct, faults_of
+from fsctx.coordinator.plan.reading import BATCH_ROWS, check_distinct, faults_of, no_rows
 from fsctx.errors import InputError
 
 _BUFFER_BYTES = 1 << 20
@@ -21,6 +21,7 @@ class ParquetReader:
     source: Source
     columns: dict[str, pa.DataType]
     n_rows_guess: int
+    sample: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def batches(self, columns: Sequence[str], *, raw: str | None = None) -> Iterator[pa.RecordBatch]:
@@ -38,6 +39,8 @@ def open_parquet(source: Source) -> ParquetReader:
     with faults_of(source), _open(source) as file:
         schema, n_rows = file.schema_arrow, file.metadata.num_rows
     check_distinct(source, schema.names)
+    if n_rows == 0:
+        raise no_rows(source)
     return ParquetReader(source=source, columns=dict(zip(schema.names, schema.types, strict=True)), n_rows_guess=n_rows)
 
 

@@ -28,8 +28,8 @@ class Fingerprint:
     """A file's content, as read once from end to end."""
 
     sha256: str
-    n_newlines: int
-    """Line ends in the file as it is on disk; means nothing where that is compressed or Parquet."""
+    n_lines: int
+    """Lines of the file as it is on disk; means nothing where that is compressed or Parquet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +60,10 @@ class Reader(Protocol):
     @property
     def n_rows_guess(self) -> int:
         """How many rows it may have; exact for Parquet and JSON."""
+
+    @property
+    def sample(self) -> tuple[str, ...]:
+        """The first row's values where the columns' names say nothing, else nothing."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -115,6 +119,11 @@ def _not_utf8(source: Source, byte: int, *, offset: int, line: int) -> InputErro
 def first_line(error: Exception) -> str:
     """Return what an error says, in one line."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def no_rows(source: Source) -> InputError:
+    """Return the error of a file that holds nothing to verify."""
+    return InputError(f"{source} holds no rows: pass a file with claims")
 
 
 def check_distinct(source: Source, names: Sequence[str]) -> None:

@@ -78,7 +78,7 @@ def _count_notes(wanted: Draft, counts: Counts) -> Iterator[str]:
         reader = item.reader
         if not isinstance(reader, DelimitedReader) or not reader.is_quoted:
             continue
-        n_lines = item.fingerprint.n_newlines
+        n_lines = item.fingerprint.n_lines
         if reader.source.compression is Compression.NONE and n_lines > n_rows + reader.n_skipped:
             yield (
                 f"{reader.source}: {n_lines:,} lines gave {n_rows:,} rows: some are empty or end within quotes; "

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -15,6 +15,8 @@ from fsctx.protocol import names
 from fsctx.protocol.manifest import ROW_CLAIM, ROW_ID
 from fsctx.store.base import TEMPORARY
 
+_TINY_ROWS = 32
+_WRITERS = 2
 _FLUSH_ROWS = 65_536
 """So many rows are gathered before they are written, or one slice where that is more."""
 
@@ -22,29 +24,31 @@ _FLUSH_ROWS = 65_536
 class ShardWriter:
     """Writes rows, in order, as shards of `slices_per_shard` row groups of exactly `unit_rows` rows each.
 
-    Only the last row group of all may be short. A shard gets its name when it is whole and durable.
-    Memory is bounded by one slice or `_FLUSH_ROWS` rows. Use as a context manager; `finish` at the end.
+    Only the last row group of all may be short. A shard gets its name when it is whole and durable; shards that
+    are filled by the same rows are written side by side. Memory is bounded by one slice or `_FLUSH_ROWS` rows.
+    Use as a context manager; `finish` at the end.
     """
 
     def __init__(self, root: Path, schema: pa.Schema, *, unit_rows: int, slices_per_shard: int) -> None:
-        self.n_rows = 0
         self.n_bytes = 0
         self._root = root
         self._schema = schema
         self._unit_rows = unit_rows
         self._shard_rows = unit_rows * slices_per_shard
         self._flush_rows = -(-_FLUSH_ROWS // unit_rows) * unit_rows
+        self._n_written = 0
         self._held: list[pa.RecordBatch] = []
         self._n_held = 0
-        self._shard: _Shard | None = None
-        self._n_shards = 0
+        self._shards: dict[int, _Shard] = {}
+        self._pool = ThreadPoolExecutor(max_workers=_WRITERS)
 
     def __enter__(self) -> "ShardWriter":
         return self
 
     def __exit__(self, *failure: object) -> None:
-        if self._shard is not None:
-            self._shard.abandon()
+        self._pool.shutdown(cancel_futures=True)
+        for shard in self._shards.values():
+            shard.abandon()
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take more rows."""
@@ -56,50 +60,51 @@ class ShardWriter:
     def finish(self) -> None:
         """Write what is left and close the last shard."""
         self._flush(self._n_held)
-        self._close_shard()
+        self.n_bytes += sum(self._close(number) for number in list(self._shards))
 
     def _flush(self, n_rows: int) -> None:
         """Write the first rows held, shard by shard."""
         table = pa.Table.from_batches(self._held, self._schema)
-        for start, stop in self._cuts(n_rows):
-            if self._shard is None:
-                self._shard = _Shard(self._root, self._n_shards, self._schema)
-            self._shard.write(table.slice(start, stop - start), self._unit_rows)
-            self.n_rows += stop - start
-            if self.n_rows % self._shard_rows == 0:
-                self._close_shard()
+        pieces = []
+        start = 0
+        while start < n_rows:
+            number, offset = divmod(self._n_written + start, self._shard_rows)
+            stop = min(start + self._shard_rows - offset, n_rows)
+            pieces.append((number, table.slice(start, stop - start), offset + stop - start == self._shard_rows))
+            start = stop
+        self.n_bytes += sum(self._pool.map(self._write, *zip(*pieces, strict=True)))
+        self._n_written += n_rows
         self._held = table.slice(n_rows).to_batches()
         self._n_held = table.num_rows - n_rows
 
-    def _cuts(self, n_rows: int) -> Iterator[tuple[int, int]]:
-        """Cut the first rows held where shards end."""
-        start = 0
-        while start < n_rows:
-            left = self._shard_rows - (self.n_rows % self._shard_rows)
-            stop = min(start + left, n_rows)
-            yield start, stop
-            start = stop
+    def _write(self, number: int, rows: pa.Table, is_last: bool) -> int:  # noqa: FBT001 - mapped by position
+        """Add rows to a shard; return the file's size if they are its last, else 0."""
+        if number not in self._shards:
+            self._shards[number] = _Shard(self._root, number, self._schema, unit_rows=self._unit_rows)
+        self._shards[number].write(rows)
+        return self._close(number) if is_last else 0
 
-    def _close_shard(self) -> None:
-        if self._shard is not None:
-            self.n_bytes += self._shard.finish()
-            self._shard = None
-            self._n_shards += 1
+    def _close(self, number: int) -> int:
+        size = self._shards[number].finish()
+        del self._shards[number]
+        return size
 
 
 class _Shard:
     """One file being written, under a temporary name."""
 
-    def __init__(self, root: Path, number: int, schema: pa.Schema) -> None:
+    def __init__(self, root: Path, number: int, schema: pa.Schema, *, unit_rows: int) -> None:
         self._path = root / names.shard(number)
         self._temporary = self._path.with_name(f"{self._path.name}{TEMPORARY}{secrets.token_hex(4)}")
+        self._unit_rows = unit_rows
         with disk_faults(str(self._path)):
             self._file: BinaryIO = open(self._temporary, "wb")  # noqa: SIM115 - closed by finish or abandon
-        self._writer = _parquet_writer(self._file, schema)
+        self._writer = _parquet_writer(self._file, schema, unit_rows)
 
-    def write(self, table: pa.Table, unit_rows: int) -> None:
+    def write(self, rows: pa.Table) -> None:
+        """Add row groups; all but a run's last have `unit_rows` rows."""
         with disk_faults(str(self._path)):
-            self._writer.write_table(table, row_group_size=unit_rows)
+            self._writer.write_table(rows, row_group_size=self._unit_rows)
 
     def finish(self) -> int:
         """Make the file durable, give it its name, return its size."""
@@ -122,18 +127,20 @@ class _Shard:
             os.unlink(self._temporary)
 
 
-def _parquet_writer(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
+def _parquet_writer(file: BinaryIO, schema: pa.Schema, unit_rows: int) -> pq.ParquetWriter:
     """Open a writer as was measured to be fastest at zstd's sizes.
 
     Nobody looks for rows by value, so there are no statistics; ids and claims hardly repeat, so there is no
-    dictionary of them.
+    dictionary of them. Row groups of a few rows gain nothing by either, and setting them up takes most of the time.
     """
     is_number = pa.types.is_integer(schema.field(ROW_ID).type)
+    is_tiny = unit_rows < _TINY_ROWS
+    repeating = [] if is_tiny else [name for name in schema.names if name not in (ROW_ID, ROW_CLAIM)]
     return pq.ParquetWriter(
         file,
         schema,
-        compression="zstd",
+        compression="none" if is_tiny else "zstd",
         write_statistics=False,
-        use_dictionary=cast(bool, [name for name in schema.names if name not in (ROW_ID, ROW_CLAIM)]),
+        use_dictionary=cast(bool, repeating),
         column_encoding={ROW_ID: "DELTA_BINARY_PACKED"} if is_number else None,
     )

@@ -23,7 +23,7 @@ _SPREAD = 64
 def choose_unit_rows(n_rows: int, *, n_tasks: int, n_params: Sequence[float]) -> int:
     """Choose the rows of a unit: at most some tens of seconds on a slow device, and enough units to share."""
     s_per_claim = 2 * max(n_params, default=0) * _TOKENS_PER_CLAIM / _SLOW_FLOPS
-    by_time = int(_UNIT_S / s_per_claim) if s_per_claim else n_rows
+    by_time = int(min(_UNIT_S / s_per_claim, n_rows)) if s_per_claim else n_rows
     by_spread = -(-n_rows // _SPREAD)
     wanted = max(min(by_time, by_spread), min(_MIN_UNIT_ROWS, n_rows))
     return max(wanted, smallest_unit_rows(n_rows, n_tasks=n_tasks))

@@ -9,13 +9,12 @@ import pyarrow as pa
 
 from fsctx.coordinator.plan.draft import Draft, Input
 from fsctx.coordinator.plan.inputs import Format
-from fsctx.coordinator.plan.reading import Ids, faults_of
+from fsctx.coordinator.plan.reading import Ids, faults_of, no_rows
 from fsctx.coordinator.plan.request import Progress
 from fsctx.coordinator.plan.rows import IdsAreText, count_labels, shard_schema, to_shard
 from fsctx.coordinator.plan.shards import ShardWriter
 from fsctx.coordinator.plan.sizing import MAX_UNITS, choose_unit_rows, lay_out, slices_per_shard
 from fsctx.coordinator.plan.workspace import Workspace
-from fsctx.errors import InputError
 from fsctx.protocol.geometry import Geometry
 
 MAX_LABELS = 1_000
@@ -56,9 +55,8 @@ def write_claims(workspace: Workspace, draft: Draft, unit_rows: int | None, prog
             ids = Ids.TEXT
             workspace.clear_shards()
             continue
+        _check_rows(draft, counts)
         n_rows = sum(counts.n_rows)
-        if n_rows == 0:
-            raise InputError(f"{_sources(draft)} hold(s) no rows: pass a file with claims")
         if unit_rows is None and n_rows > _most_rows(draft, rows_of_unit):
             rows_of_unit = _chosen(draft, n_rows)
             workspace.clear_shards()
@@ -127,5 +125,7 @@ def _chosen(draft: Draft, n_rows: int) -> int:
     return choose_unit_rows(n_rows, n_tasks=draft.n_tasks, n_params=[model.n_params for model in draft.models])
 
 
-def _sources(draft: Draft) -> str:
-    return ", ".join(str(item.reader.source) for item in draft.inputs[:3])
+def _check_rows(draft: Draft, counts: Counts) -> None:
+    for item, n_rows in zip(draft.inputs, counts.n_rows, strict=True):
+        if n_rows == 0:
+            raise no_rows(item.reader.source)
