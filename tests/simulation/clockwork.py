@@ -102,7 +102,7 @@ class Clockwork:
 
     def run(self, until: Callable[[], bool], *, deadline_s: float) -> None:
         """Resume threads in the order of their times until something is true, nothing is left or time is up."""
-        while self._due and not until():
+        while self._due and self._due[0][0] <= deadline_s and not until():
             at_s, _, _, thread, turn = heapq.heappop(self._due)
             if thread.process.is_dead or thread.turn != turn or thread.run.dead:
                 continue
@@ -110,8 +110,6 @@ class Clockwork:
                 self._push(thread.process.frozen_until_s, thread, turn)
                 continue
             self.now_s = max(self.now_s, at_s)
-            if self.now_s > deadline_s:
-                return
             self._current = thread
             thread.turn += 1
             thread.run.switch()

@@ -30,6 +30,7 @@ _DESCRIPTOR = re.compile(r' in file "/proc/self/fd/\d+"|: /proc/self/fd/\d+|/pro
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": 2,
     "memory_limit": "400MB",
+    "temp_directory": "",  # nothing that is asked of DuckDB here needs to spill
     "preserve_insertion_order": True,
     "autoinstall_known_extensions": False,
 }
