@@ -26,6 +26,9 @@ class Process:
     host: str
     is_dead: bool = False
     frozen_until_s: float = 0.0
+    told_to_leave_s: float | None = None
+    """When SIGTERM came, in true time."""
+    was_frozen: bool = False
     on_signal: Callable[[], None] | None = None
     in_flight: list[Callable[[], None]] = field(default_factory=list)
     """Requests that were sent and not yet served: they may be served after the sender's death."""
@@ -39,6 +42,10 @@ class _Thread:
     """Counts its waits, so that an old wake-up is told from a new one."""
 
 
+Waiting = deque[tuple[_Thread, int]]
+"""Threads that wait for something, each with its turn."""
+
+
 class Clockwork:
     """The scheduler. `now_s` is true time; hosts have clocks of their own."""
 
@@ -49,6 +56,8 @@ class Clockwork:
         self._n = 0
         self._main = greenlet.getcurrent()
         self._current: _Thread | None = None
+        self._threads: list[_Thread] = []
+        self._is_over = False
         self.failure: BaseException | None = None
 
     @property
@@ -60,6 +69,7 @@ class Clockwork:
     def spawn(self, process: Process, target: Callable[[], Any], *, after_s: float = 0.0) -> None:
         """Let a function run on a new thread of a process."""
         thread = _Thread(process, greenlet.greenlet(self._guarded(target), parent=self._main))
+        self._threads.append(thread)  # until `close`: a greenlet that is dropped runs its `finally` at once
         self._wake(thread, after_s)
 
     def pause(self, seconds: float) -> None:
@@ -69,7 +79,7 @@ class Clockwork:
         self._wake(thread, seconds)
         self._switch(thread)
 
-    def wait(self, waiting: deque["tuple[_Thread, int]"], timeout_s: float | None = None) -> None:
+    def wait(self, waiting: Waiting, timeout_s: float | None = None) -> None:
         """Wait until somebody wakes those in `waiting`, or so long."""
         thread = self._running()
         thread.turn += 1
@@ -78,7 +88,7 @@ class Clockwork:
             self._wake(thread, timeout_s)
         self._switch(thread)
 
-    def wake(self, waiting: deque["tuple[_Thread, int]"], n: int | None = None) -> None:
+    def wake(self, waiting: Waiting, n: int | None = None) -> None:
         """Wake the first `n` that wait, or all."""
         while waiting and (n is None or n > 0):
             thread, turn = waiting.popleft()
@@ -98,23 +108,40 @@ class Clockwork:
     def signal(self, process: Process) -> None:
         """Deliver SIGTERM: its handler runs at once, between two steps of the process."""
         if process.on_signal is not None and not process.is_dead:
+            process.told_to_leave_s = self.now_s if process.told_to_leave_s is None else process.told_to_leave_s
             process.on_signal()
+
+    def freeze(self, process: Process, until_s: float) -> None:
+        """Let a process do nothing until then."""
+        process.frozen_until_s, process.was_frozen = until_s, True
 
     def run(self, until: Callable[[], bool], *, deadline_s: float) -> None:
         """Resume threads in the order of their times until something is true, nothing is left or time is up."""
-        while self._due and self._due[0][0] <= deadline_s and not until():
+        while self._due and not until():
             at_s, _, _, thread, turn = heapq.heappop(self._due)
             if thread.process.is_dead or thread.turn != turn or thread.run.dead:
                 continue
             if thread.process.frozen_until_s > max(at_s, self.now_s):
                 self._push(thread.process.frozen_until_s, thread, turn)
                 continue
+            if at_s > deadline_s:
+                self._push(at_s, thread, turn)
+                self.now_s = deadline_s
+                return
             self.now_s = max(self.now_s, at_s)
             self._current = thread
             thread.turn += 1
             thread.run.switch()
             if self.failure is not None:
                 raise self.failure
+
+    def close(self) -> None:
+        """End all threads: whatever they still try raises `Killed`."""
+        self._is_over = True
+        for thread in self._threads:
+            if not thread.run.dead:
+                thread.run.throw(Killed)
+        self._threads, self._due, self._current = [], [], None
 
     def _guarded(self, target: Callable[[], Any]) -> Callable[[], None]:
         def guarded() -> None:
@@ -128,6 +155,8 @@ class Clockwork:
         return guarded
 
     def _running(self) -> _Thread:
+        if self._is_over:
+            raise Killed
         assert self._current is not None
         if self._current.process.is_dead:
             raise Killed
@@ -142,133 +171,5 @@ class Clockwork:
 
     def _switch(self, thread: _Thread) -> None:
         self._main.switch()
-        if thread.process.is_dead:
+        if thread.process.is_dead or self._is_over:
             raise Killed
-
-
-class Threads:
-    """See `fsctx.agent.threads.Threads`: the threads of one simulated process."""
-
-    def __init__(self, clockwork: Clockwork, process: Process) -> None:
-        self._clockwork = clockwork
-        self._process = process
-
-    def event(self) -> "Event":
-        return Event(self._clockwork)
-
-    def room(self, places: int) -> "Room":
-        return Room(self._clockwork, places)
-
-    def worker(self, name: str) -> "Worker":
-        return Worker(self._clockwork, self._process)
-
-    def spawn(self, name: str, target: Callable[[], None]) -> None:
-        self._clockwork.spawn(self._process, target)
-
-
-class Event:
-    """A flag."""
-
-    def __init__(self, clockwork: Clockwork) -> None:
-        self._clockwork = clockwork
-        self._is_set = False
-        self._waiting: deque[Any] = deque()
-
-    def set(self) -> None:
-        self._is_set = True
-        self._clockwork.wake(self._waiting)
-
-    def clear(self) -> None:
-        self._is_set = False
-
-    def is_set(self) -> bool:
-        return self._is_set
-
-    def wait(self, timeout: float | None = None) -> bool:
-        if not self._is_set:
-            self._clockwork.wait(self._waiting, timeout)
-        return self._is_set
-
-
-class Room:
-    """A counting semaphore."""
-
-    def __init__(self, clockwork: Clockwork, places: int) -> None:
-        self._clockwork = clockwork
-        self._places = places
-        self._waiting: deque[Any] = deque()
-
-    def acquire(self) -> bool:
-        while self._places == 0:
-            self._clockwork.wait(self._waiting)
-        self._places -= 1
-        return True
-
-    def release(self) -> None:
-        self._places += 1
-        self._clockwork.wake(self._waiting, 1)
-
-
-class Outcome:
-    """What becomes of a call that was handed to a worker; stands for `concurrent.futures.Future`."""
-
-    def __init__(self, clockwork: Clockwork) -> None:
-        self._done = Event(clockwork)
-        self._result: Any = None
-        self._error: BaseException | None = None
-
-    def settle(self, call: Callable[[], Any]) -> None:
-        try:
-            self._result = call()
-        except (Killed, greenlet.GreenletExit):
-            raise
-        except BaseException as error:  # noqa: BLE001 - raised again by `result`
-            self._error = error
-        self._done.set()
-
-    def done(self) -> bool:
-        return self._done.is_set()
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        self._done.wait()
-        return self._error
-
-    def result(self, timeout: float | None = None) -> Any:
-        self._done.wait()
-        if self._error is not None:
-            raise self._error
-        return self._result
-
-
-class Worker:
-    """One background thread that does what it is given, in order."""
-
-    def __init__(self, clockwork: Clockwork, process: Process) -> None:
-        self._clockwork = clockwork
-        self._process = process
-        self._todo: deque[tuple[Outcome, Callable[[], Any]]] = deque()
-        self._is_busy = False
-        self._idle = Event(clockwork)
-        self._idle.set()
-
-    def submit(self, call: Callable[..., Any], *args: Any) -> Outcome:
-        outcome = Outcome(self._clockwork)
-        self._todo.append((outcome, lambda: call(*args)))
-        self._idle.clear()
-        if not self._is_busy:
-            self._is_busy = True
-            self._clockwork.spawn(self._process, self._work)
-        return outcome
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        if cancel_futures:
-            self._todo.clear()
-        if wait:
-            self._idle.wait()
-
-    def _work(self) -> None:
-        while self._todo:
-            outcome, call = self._todo.popleft()
-            outcome.settle(call)
-        self._is_busy = False
-        self._idle.set()

@@ -26,7 +26,8 @@ from fsctx.protocol.manifest import Manifest
 from fsctx.protocol.processes import Process as ProcessName
 from fsctx.store import PosixStore
 from fsctx.templates.load import parse_template
-from simulation.clockwork import Clockwork, Process, Threads
+from simulation.clockwork import Clockwork, Process
+from simulation.threads import Threads
 from simulation.sharedfs import Client, Entry, Server, SimSystem, Weather
 
 ROOT = "/run"
