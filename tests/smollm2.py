@@ -18,7 +18,7 @@ def converted(base: Path) -> Path:
 
 @functools.cache
 def _converted(base: Path) -> Path:
-    from fsctx.agent.engines.hf_convert import convert_gguf
+    from fsctx.agent.engines.hf.convert import convert_gguf
 
     convert_gguf(GGUF, base / "smollm2")
     return base / "smollm2"

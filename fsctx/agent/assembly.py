@@ -7,6 +7,7 @@ from random import Random
 
 from fsctx.agent.ahead import Ahead
 from fsctx.agent.behind import MAX_WAITING, Behind
+from fsctx.agent.compactor import Compactor
 from fsctx.agent.engines.base import Engine
 from fsctx.agent.heartbeat import Heartbeat
 from fsctx.agent.leaving import Leaving
@@ -101,7 +102,14 @@ def _behind(parts: Parts, saver: Saver) -> Behind:
         worker=threads.worker("behind"),
         room=threads.room(MAX_WAITING),
         sleep=parts.world.sleep,
+        compactor=_compactor(parts),
     )
+
+
+def _compactor(parts: Parts) -> Compactor:
+    run = parts.run
+    labels = [run.labels(task) for task in range(len(run.manifest.tasks))]
+    return Compactor(store=run.store, manifest=run.manifest, labels=labels, events=parts.heartbeat.events)
 
 
 def _ahead(parts: Parts, residency: Residency, saver: Saver, limits: Limits) -> Ahead:

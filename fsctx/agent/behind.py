@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import tenacity
 
+from fsctx.agent.compactor import Compactor
 from fsctx.agent.events import EventLog
 from fsctx.agent.heartbeat import Heartbeat
 from fsctx.agent.leaving import Leaving
@@ -36,6 +37,7 @@ class Behind:
     room: Room
     """Has `MAX_WAITING` places."""
     sleep: Callable[[float], None]
+    compactor: Compactor
     _futures: list[Future[None]] = field(default_factory=list)
 
     def publish(self, work: UnitWork) -> None:
@@ -61,6 +63,8 @@ class Behind:
 
     def finish(self) -> None:
         """Wait until everything is written, or it is too late to; then raise what went wrong."""
+        if not self.leaving.now:
+            self.worker.submit(self.compactor.finish)
         self.worker.shutdown(wait=True)
         self.check()
 
@@ -78,8 +82,7 @@ class Behind:
             self.heartbeat.count(write_s=self.clock() - began_s)
 
     def _publish(self, work: UnitWork) -> None:
-        self._retrying(work)(self.saver.write, work)
-        is_mine = self._retrying(work)(self.saver.publish, work)
+        is_mine = self._write_and_publish(work)
         n_own = len(work.verdicts)
         event = "published" if is_mine else "lost"
         self.events.add(event, unit=work.lease_id.unit, generation=work.lease_id.generation, rows=n_own)
@@ -87,9 +90,24 @@ class Behind:
             self.heartbeat.count(units_done=1, rows_done=n_own)
         else:
             self.heartbeat.count(rows_lost=n_own)
+        self.compactor.published(work.lease_id.unit)
+
+    def _write_and_publish(self, work: UnitWork) -> bool:
+        try:
+            self._retrying(work)(self.saver.write, work)
+            return self._retrying(work)(self.saver.publish, work)
+        except Missing:
+            if self.saver.is_compacted(work):
+                return False
+            raise
 
     def _save(self, work: UnitWork) -> None:
-        self._retrying(work)(self.saver.save, work)
+        try:
+            self._retrying(work)(self.saver.save, work)
+        except Missing:
+            if self.saver.is_compacted(work):
+                return
+            raise
         self.events.add("saved", unit=work.lease_id.unit, generation=work.lease_id.generation, rows=len(work.verdicts))
 
     def _retrying(self, work: UnitWork) -> tenacity.Retrying:

@@ -45,7 +45,7 @@ def preflight(device: str) -> DeviceInfo:
     if kind == "cpu" or (kind == "auto" and not any(map(os.path.exists, _DRIVERS))):
         return _cpu()
     try:
-        from fsctx.agent.engines import hf_device
+        from fsctx.agent.engines.hf import device as hf_device
     except ImportError as error:
         if kind == "auto":
             return _cpu()

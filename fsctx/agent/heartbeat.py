@@ -13,6 +13,7 @@ from fsctx.protocol.agents import AgentState, Ledger, Session
 from fsctx.protocol.names import LeaseId
 from fsctx.protocol.orders import Orders
 from fsctx.store import Store
+from fsctx.store.counting import Meter
 
 
 class Heartbeat:
@@ -22,12 +23,22 @@ class Heartbeat:
     this agent silent, which costs work at most.
     """
 
-    def __init__(self, store: Store, session: Session, events: EventLog, *, beat_s: float, threads: Threads) -> None:
+    def __init__(
+        self,
+        store: Store,
+        session: Session,
+        events: EventLog,
+        *,
+        beat_s: float,
+        threads: Threads,
+        meter: Meter | None = None,
+    ) -> None:
         self._store = store
         self._session = session
         self.events = events
         self._beat_s = beat_s
         self._threads = threads
+        self._meter = meter or Meter()
         self._lock = threading.RLock()
         """Guards the session in memory; never held during a call of the filesystem, which may hang."""
         self._pen = threads.room(1)
@@ -49,11 +60,21 @@ class Heartbeat:
         self._pen.acquire()
         try:
             with self._lock:
-                self._session = dataclasses.replace(self._session, counter=self._session.counter + 1)
+                self._session = self._next()
                 content = agents.encode_session(self._session)
             self._store.rewrite(names.session(self.agent), content)
         finally:
             self._pen.release()
+
+    def _next(self) -> Session:
+        """Return the session of the next beat."""
+        fs_calls, fs_calls_per_s = self._meter.read()
+        return dataclasses.replace(
+            self._session,
+            counter=self._session.counter + 1,
+            fs_calls_per_s=round(fs_calls_per_s, 3),
+            ledger=dataclasses.replace(self._session.ledger, fs_calls=fs_calls),
+        )
 
     def say(self, *, at_once: bool = False, **changes: Any) -> None:
         """Change what the session says, from the next beat on, or at once."""

@@ -20,5 +20,6 @@ class AgentOptions:
     walltime_s: float | None = None
     save_s: float | None = None
     stall_s: float = 1800.0
+    fs_ops_per_s: float | None = None
     since_order: int | None = None
     submission: str | None = None

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from fsctx.agent.unitwork import UnitWork, merge_saved
 from fsctx.errors import Damaged, Missing
-from fsctx.protocol import failures, names, results, verdicts
+from fsctx.protocol import buckets, failures, names, results, verdicts
 from fsctx.protocol.failures import Failure
 from fsctx.protocol.geometry import Place, bucket_of
 from fsctx.protocol.names import LeaseId
@@ -36,6 +36,10 @@ class Saver:
         if work.n_saved or work.n_adopted:
             self._clean_up(work.lease_id)
         return winner == work.lease_id
+
+    def is_compacted(self, work: UnitWork) -> bool:
+        """Whether a unit's bucket was finished by others and compacted, so that there is no place for its work."""
+        return buckets.is_compacted(self.store, bucket_of(work.lease_id.unit))
 
     def save(self, work: UnitWork) -> None:
         """Save the rows that are done, for whoever holds the unit next."""

@@ -7,9 +7,9 @@ from random import Random
 from fsctx.agent.decide import Inspect, Leave, Look, Situation, Take, Wait, decide
 from fsctx.agent.owners import Owners
 from fsctx.agent.search import Search
-from fsctx.errors import StoreError
+from fsctx.errors import Missing, StoreError
 from fsctx.protocol import buckets, leases, results
-from fsctx.protocol.geometry import Geometry
+from fsctx.protocol.geometry import Geometry, bucket_of
 from fsctx.protocol.names import LeaseId
 from fsctx.store import Store
 
@@ -50,9 +50,9 @@ class Scout:
         """Do one action. None where it brought no work yet: call again at once."""
         match decide(self._observe(now_s, wanted)):
             case Take(ids, is_takeover):
-                return self._take(ids, is_takeover=is_takeover)
+                return self._take(ids, now_s, is_takeover=is_takeover)
             case Look(bucket):
-                self.search.saw(buckets.look(self.store, self.geometry, bucket), now_s)
+                self.look(bucket, now_s)
                 return None
             case Inspect(ids):
                 for lease_id in ids:
@@ -65,13 +65,23 @@ class Scout:
 
     def first_task(self, now_s: float) -> int | None:
         """Look until a free unit is seen and return its task; None if there is none. Takes nothing."""
+        self.skip_compacted(now_s)
         while True:
             free, bucket = self.search.next_step(now_s)
             if free:
                 return self.geometry.task_of(free[0].unit)
             if bucket is None:
                 return None
-            self.search.saw(buckets.look(self.store, self.geometry, bucket), now_s)
+            self.look(bucket, now_s)
+
+    def skip_compacted(self, now_s: float) -> None:
+        """Learn by one listing of all buckets that were finished long ago."""
+        for bucket in buckets.compacted(self.store):
+            self.search.saw(buckets.compacted_view(self.geometry, bucket), now_s)
+
+    def look(self, bucket: int, now_s: float) -> None:
+        """List a bucket."""
+        self.search.saw(buckets.look(self.store, self.geometry, bucket), now_s)
 
     def _observe(self, now_s: float, wanted: int) -> Situation:
         free, bucket = self.search.next_step(now_s)
@@ -92,7 +102,7 @@ class Scout:
     def _one_task(self, ids: tuple[LeaseId, ...]) -> tuple[LeaseId, ...]:
         return tuple(i for i in ids if self.geometry.task_of(i.unit) == self.geometry.task_of(ids[0].unit))
 
-    def _take(self, ids: tuple[LeaseId, ...], *, is_takeover: bool) -> Found | None:
+    def _take(self, ids: tuple[LeaseId, ...], now_s: float, *, is_takeover: bool) -> Found | None:
         """Try for leases; an orphan whose result was published in the meantime is not worth the work."""
         mine: list[LeaseId] = []
         for lease_id in ids:
@@ -102,6 +112,9 @@ class Scout:
                 self.search.stands(lease_id)
                 if is_mine and not (is_takeover and self._is_done(lease_id)):
                     mine.append(lease_id)
+            except Missing:
+                self.look(bucket_of(lease_id.unit), now_s)  # the bucket was compacted: this tells
+                break
             except StoreError:
                 self.give_back(lease_id)  # it may be ours without our knowing
                 if not mine:

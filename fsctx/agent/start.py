@@ -1,5 +1,6 @@
 """Starts one agent on a run: announces it, lets it work, and sees it out."""
 
+import dataclasses
 import datetime
 import os
 import signal
@@ -25,26 +26,33 @@ from fsctx.protocol import codec, names, orders, processes
 from fsctx.protocol.agents import AgentRecord, AgentState, Session
 from fsctx.protocol.manifest import Context
 from fsctx.store import PosixStore
+from fsctx.store.counting import Budget, CountingSystem, Meter
+from fsctx.store.system import System
 
 WALLTIME_MARGIN_S = 10.0
 """So long before the end of the walltime an agent saves and goes."""
 
+_LOOK_EVERY_S = 0.1
 
-def run_agent(folder: Path, options: AgentOptions, *, say: Say) -> int:
+
+def run_agent(folder: Path, options: AgentOptions, *, say: Say, system: System | None = None) -> int:
     """Work on a run until nothing is left to do or there is a reason to leave; return the exit code.
 
-    Must be called on the main thread: it handles SIGTERM and SIGINT.
+    Must be called on the main thread: it handles SIGTERM and SIGINT. `system` makes the calls of the filesystem.
 
     Raises:
         FsctxError: the run cannot be read, the options are wrong, or nothing could be done here.
     """
     world = World()
     began_s = world.clock()
-    run = read_run(PosixStore(folder))
+    system = CountingSystem(system or System(), Meter(clock=world.clock))
+    run = _read_run(PosixStore(folder, system=system))
     device = preflight(options.device)
     engine_for = _engines(run, options, device)
     leaving = _leaving(run, options, world, began_s)
-    heartbeat = _announce(run, options, device, world)
+    if options.fs_ops_per_s is not None:  # what is left to do when leaving does not wait: the grace period is short
+        system.limit(Budget(options.fs_ops_per_s, wait=_patience(leaving, world), clock=world.clock))
+    heartbeat = _announce(run, options, device, world, system.meter)
     heartbeat.start(leaving.hear)
     heartbeat.count(start_s=world.clock() - began_s)
     parts = Parts(
@@ -57,7 +65,24 @@ def run_agent(folder: Path, options: AgentOptions, *, say: Say) -> int:
         fetch=source_of_files(options),
         say=say,
     )
-    return _see_out(assemble(parts), heartbeat, say)
+    return _see_out(assemble(parts), heartbeat, system.meter, say)
+
+
+def _read_run(store: PosixStore) -> RunFiles:
+    """Read a run; its store publishes as was planned."""
+    run = read_run(store)
+    return dataclasses.replace(run, store=store.publishing_by(run.manifest.publish))
+
+
+def _patience(leaving: Leaving, world: World) -> Callable[[float], None]:
+    """Return what sleeps until the agent leaves. It looks, as a handler of signals may set the flag on its thread."""
+
+    def wait(seconds: float) -> None:
+        end_s = world.clock() + seconds
+        while not leaving.changed.is_set() and (left_s := end_s - world.clock()) > 0:
+            world.sleep(min(left_s, _LOOK_EVERY_S))
+
+    return wait
 
 
 def _engines(run: RunFiles, options: AgentOptions, device: DeviceInfo) -> Callable[[Context], Engine]:
@@ -88,7 +113,7 @@ def _leaving(run: RunFiles, options: AgentOptions, world: World, began_s: float)
     return leaving
 
 
-def _announce(run: RunFiles, options: AgentOptions, device: DeviceInfo, world: World) -> Heartbeat:
+def _announce(run: RunFiles, options: AgentOptions, device: DeviceInfo, world: World, meter: Meter) -> Heartbeat:
     """Write the agent's record and its first session."""
     agent, job, process = host.agent_name(), host.batch_job(os.environ), processes.this_process()
     record = AgentRecord(
@@ -111,13 +136,14 @@ def _announce(run: RunFiles, options: AgentOptions, device: DeviceInfo, world: W
     session = Session(
         agent=agent, counter=0, progress=0, state=AgentState.STARTING, host=process.host, device=device.name
     )
-    heartbeat = Heartbeat(run.store, session, events, beat_s=run.manifest.ttl_s / BEATS_PER_TTL, threads=world.threads)
+    beat_s = run.manifest.ttl_s / BEATS_PER_TTL
+    heartbeat = Heartbeat(run.store, session, events, beat_s=beat_s, threads=world.threads, meter=meter)
     heartbeat.beat()
     events.add("started", host=process.host, pid=process.pid, device=device.name)
     return heartbeat
 
 
-def _see_out(loop: Loop, heartbeat: Heartbeat, say: Say) -> int:
+def _see_out(loop: Loop, heartbeat: Heartbeat, meter: Meter, say: Say) -> int:
     """Let the agent work, and give back what it holds however that ends."""
     reason = "an unexpected error"
     try:
@@ -126,7 +152,7 @@ def _see_out(loop: Loop, heartbeat: Heartbeat, say: Say) -> int:
         reason = str(error)
         raise
     finally:
-        heartbeat.events.add("left", reason=reason)
+        heartbeat.events.add("left", reason=reason, fs_calls=meter.by_kind())
         heartbeat.stop(reason)
     ledger = heartbeat.ledger
     say(

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from fsctx.protocol.agents import AgentState, Session
 
-
 FRESH = 6
 """A look counts for a sixth of the time to live."""
 

@@ -17,6 +17,7 @@ COMMANDS: Mapping[str, str] = {
     "collect": "Prove that every claim has one verdict, write them out, and score them.",
     "retry": "Put failed units back.",
     "stop": "Tell a run's agents to leave.",
+    "doctor": "Find out whether a filesystem keeps the promises that runs rest on.",
     "cache": "Look after this node's cache.",
     "demo": "Try everything on some hundred claims.",
 }

@@ -34,6 +34,12 @@ import click
     show_default=True,
     help="Take units over from an agent that lives but got nothing done for so many seconds.",
 )
+@click.option(
+    "--fs-ops-per-s",
+    type=click.FloatRange(min=1),
+    default=None,
+    help="Make at most so many calls a second to the shared filesystem, by waiting.",
+)
 @click.option("--no-peers", is_flag=True, help="Neither serve nor ask other nodes' caches.")
 @click.option("--submission", default=None, hidden=True)
 @click.option("--since-order", type=int, default=None, hidden=True)
@@ -61,6 +67,7 @@ def agent(run: Path, cache: Path | None, **asked: Any) -> int:
         walltime_s=asked["walltime"],
         save_s=asked["save_every"],
         stall_s=asked["stall"],
+        fs_ops_per_s=asked["fs_ops_per_s"],
         since_order=asked["since_order"],
         submission=asked["submission"],
     )

@@ -63,6 +63,7 @@ class AgentView:
     state: str = UNKNOWN
     unit: int | None = None
     rows_per_s: float = 0.0
+    fs_calls_per_s: float = 0.0
     context: str | None = None
     """Digest of the resident context."""
     model: str | None = None
@@ -101,6 +102,11 @@ class Status:
         return sum(agent.rows_per_s for agent in self.agents if agent.state == AgentState.RUNNING)
 
     @property
+    def fs_calls_per_s(self) -> float:
+        """Calls a second to the shared filesystem of all agents that live, as they counted them."""
+        return sum(agent.fs_calls_per_s for agent in self.agents if agent.is_alive)
+
+    @property
     def eta_s(self) -> float | None:
         """Seconds left at the present rate; None where nothing moves."""
         left = self.rows.total - self.rows.done - self.rows.failed
@@ -125,7 +131,7 @@ def to_json(status: Status) -> dict[str, Any]:
         "agents": [_agent_json(agent) for agent in status.agents],
         "rows_per_s": round(status.rows_per_s, 3),
         "eta_s": None if status.eta_s is None else round(status.eta_s, 1),
-        "goodput": goodput(status.ledger),
+        "goodput": goodput(status.ledger) | {"fs_calls_per_s": round(status.fs_calls_per_s, 3)},
     }
 
 
@@ -138,6 +144,8 @@ def goodput(ledger: Ledger) -> dict[str, Any]:
         "rows_adopted": ledger.rows_adopted,
         "rows_lost": ledger.rows_lost,
         "tokens": ledger.tokens,
+        "fs_calls": ledger.fs_calls,
+        "fs_calls_per_unit": round(ledger.fs_calls / ledger.units_done, 2) if ledger.units_done else None,
         "seconds": {
             f.name.removesuffix("_s"): round(getattr(ledger, f.name), 3)
             for f in fields(ledger)

@@ -72,6 +72,7 @@ def _said(
         state=state or session.state,
         unit=session.unit,
         rows_per_s=session.rows_per_s,
+        fs_calls_per_s=session.fs_calls_per_s,
         context=session.context,
         model=models.get(session.context or ""),
         source=session.source,
@@ -105,8 +106,10 @@ class _Sum:
 def _count(store: Store, geometry: Geometry, *, is_attended: bool) -> tuple[UnitCounts, RowCounts, list[int]]:
     total = _Sum()
     ends = {(task + 1) * geometry.n_slices - 1 for task in range(geometry.n_tasks)}
+    compacted = buckets.compacted(store)
     for bucket in range(geometry.n_buckets):
-        view = buckets.look(store, geometry, bucket)
+        is_known = bucket in compacted
+        view = buckets.compacted_view(geometry, bucket) if is_known else buckets.look(store, geometry, bucket)
         total.done += len(view.done)
         total.done_rows += _rows(geometry, view.done, ends)
         total.failed += sorted(view.failed)

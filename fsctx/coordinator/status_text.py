@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterable
+from typing import Any
 
 from fsctx.coordinator.progress import AgentView, RunState, Status, goodput
 from fsctx.protocol.agents import AgentState
@@ -111,4 +112,11 @@ def _goodput(status: Status) -> list[str]:
         f"work   {sums['loads']:,} load(s){per_load}",
         f"       {sums['rows_adopted']:,} rows adopted from others, {sums['rows_lost']:,} computed in vain",
         *([f"time   {spent}"] if spent else []),
+        *([f"calls  {_calls(status, sums)}"] if sums["fs_calls"] else []),
     ]
+
+
+def _calls(status: Status, sums: dict[str, Any]) -> str:
+    per_unit = "" if sums["fs_calls_per_unit"] is None else f", {sums['fs_calls_per_unit']:,.1f} per unit"
+    per_s = f", {status.fs_calls_per_s:,.1f}/s now" if status.fs_calls_per_s else ""
+    return f"{sums['fs_calls']:,} to the filesystem{per_unit}{per_s}"

@@ -23,22 +23,22 @@ def proof_lines(summary: Summary, *, n_claims: int, killed: str | None, n_taken_
         return
     rows = {maker.agent: maker.rows for maker in summary.makers}
     yield (
-        f"  {killed} was killed in the middle: {rows.get(killed, 0):,} verdicts that it had published count. "
+        f"  {killed} was killed in the middle: {rows.get(killed, 0):,} verdicts that it had published or saved count. "
         f"Units taken over from it: {n_taken_over:,}."
     )
     yield "  Rows by agent: " + ", ".join(f"{agent} {n:,}" for agent, n in sorted(rows.items())) + "."
 
 
-def time_lines(status: Status) -> Iterator[str]:
+def time_lines(status: Status, *, n_rows: int) -> Iterator[str]:
     """Say where the agents' time went, as their last heartbeats tell."""
     sums = goodput(status.ledger)
     seconds = {kind: spent for kind, spent in sums["seconds"].items() if spent >= 0.5}
     yield "Where the agents' time went"
     yield "  " + ", ".join(f"{kind} {duration(spent)}" for kind, spent in seconds.items()) + "."
-    if sums["rows_per_load"] is not None:
+    n_loads = sums["loads"]
+    if n_loads:
         yield (
-            f"  {_count(sums['loads'], 'load')} of the model served {sums['rows']:,} claims "
-            f"({sums['rows_per_load']:,.0f} a load); "
+            f"  {_count(n_loads, 'load')} of the model served {n_rows:,} claims ({n_rows / n_loads:,.0f} a load); "
             f"{sums['rows_adopted']:,} rows were adopted from the dead agent, {sums['rows_lost']:,} computed in vain."
         )
 

@@ -6,7 +6,8 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import FrameType
@@ -19,8 +20,10 @@ from fsctx.coordinator.submit.errors import PilotsFailed
 from fsctx.coordinator.submit.local import Local
 from fsctx.coordinator.submit.record import Pilot
 from fsctx.errors import StoreError
-from fsctx.protocol import processes
-from fsctx.protocol.agents import AgentState, read_agent
+from fsctx.protocol import buckets, leases, processes
+from fsctx.protocol.agents import read_agent
+from fsctx.protocol.geometry import Geometry
+from fsctx.protocol.names import LeaseId
 from fsctx.protocol.orders import read_orders
 from fsctx.protocol.processes import Process
 from fsctx.store import Store
@@ -114,13 +117,22 @@ def fleet_of(store: Store) -> Iterator[Fleet]:
         fleet.see_out()
 
 
-def choose_victim(status: Status) -> AgentView | None:
-    """Choose which agent to kill: one that computes while another one lives, of these the one that did most."""
+def units_in_hand(store: Store, geometry: Geometry) -> Counter[str]:
+    """Count the unfinished units that each agent holds."""
+    held: Counter[str] = Counter()
+    for bucket in range(geometry.n_buckets):
+        leased = buckets.look(store, geometry, bucket).leased
+        held.update(leases.owner_of(store, LeaseId(unit, generation)) or "" for unit, generation in leased.items())
+    return held
+
+
+def choose_victim(status: Status, held: Mapping[str, int]) -> AgentView | None:
+    """Choose whom to kill: while another one lives, the one with the most units in hand, which are orphans then."""
     alive = [agent for agent in status.agents if agent.is_alive]
-    busy = [agent for agent in alive if agent.state == AgentState.RUNNING]
-    if len(alive) < 2 or not busy:
+    holding = [agent for agent in alive if held.get(agent.agent)]
+    if len(alive) < 2 or not holding:
         return None
-    return max(busy, key=lambda agent: (agent.ledger.rows_done, agent.agent))
+    return max(holding, key=lambda agent: (held[agent.agent], agent.agent))
 
 
 def _kill_for_good(process: Process | None) -> None:

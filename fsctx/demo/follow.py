@@ -1,15 +1,16 @@
 """Watching the demo's run until it is done, and killing an agent on the way."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fsctx.coordinator.progress import AgentView, RunState, Status
+from fsctx.coordinator.progress import RunState, Status
 from fsctx.coordinator.status import read_status
-from fsctx.demo.fleet import Fleet, choose_victim
+from fsctx.demo.fleet import Fleet, choose_victim, units_in_hand
 from fsctx.demo.screen import Screen
 from fsctx.errors import NotComplete
 from fsctx.protocol import names
+from fsctx.protocol.geometry import Geometry
 from fsctx.store import Store
 
 LOOK_S = 0.3
@@ -25,7 +26,14 @@ class Watched:
     killed: str | None
 
 
-def follow(store: Store, fleet: Fleet, screen: Screen, *, wait: Callable[[float], object] = time.sleep) -> Watched:
+def follow(
+    store: Store,
+    geometry: Geometry,
+    fleet: Fleet,
+    screen: Screen,
+    *,
+    wait: Callable[[float], object] = time.sleep,
+) -> Watched:
     """Watch until every unit is done, and kill one agent when it is time.
 
     Raises:
@@ -40,9 +48,8 @@ def follow(store: Store, fleet: Fleet, screen: Screen, *, wait: Callable[[float]
             return Watched(status=status, killed=killed)
         if not n_running:
             raise NotComplete(_all_gone(store, fleet, status))
-        victim = choose_victim(status) if killed is None and is_time(status) else None
-        if victim is not None and _kill(fleet, victim, status, screen):
-            killed = victim.agent
+        if killed is None and is_time(status):
+            killed = _kill_one(fleet, status, units_in_hand(store, geometry), screen)
         wait(LOOK_S)
 
 
@@ -51,16 +58,19 @@ def is_time(status: Status) -> bool:
     return status.rows.done >= KILL_AT * status.rows.total
 
 
-def _kill(fleet: Fleet, victim: AgentView, status: Status, screen: Screen) -> bool:
-    process = fleet.kill(victim.agent)
-    if process is None:
-        return False
+def _kill_one(fleet: Fleet, status: Status, held: Mapping[str, int], screen: Screen) -> str | None:
+    """Kill an agent; None where there is none to kill now."""
+    victim = choose_victim(status, held)
+    process = fleet.kill(victim.agent) if victim else None
+    if victim is None or process is None:
+        return None
+    n_held = held[victim.agent]
     screen.say(
-        f"{status.rows.done:,} claims are done. Killing {victim.agent} now (SIGKILL to process {process.pid}): "
-        "it can save nothing more and tell nobody."
+        f"{status.rows.done:,} claims are done. Killing {victim.agent} now (SIGKILL to process {process.pid}), "
+        f"with {n_held} unit{'s' * (n_held != 1)} in hand: it can save nothing more and tell nobody."
     )
-    screen.say("Nothing else is touched. The other agent finds out by itself and takes over what was in hand.")
-    return True
+    screen.say("Nothing else is touched. The other agent finds out by itself and takes them over.")
+    return victim.agent
 
 
 def _all_gone(store: Store, fleet: Fleet, status: Status) -> str:

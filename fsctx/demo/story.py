@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from rich.console import Console
 from rich.text import Text
 
@@ -15,7 +17,6 @@ from fsctx.coordinator import plan as planning
 from fsctx.coordinator.collect import collect as collecting
 from fsctx.coordinator.collect import report as reporting
 from fsctx.coordinator.collect.collect import Summary
-from fsctx.coordinator.collect.proof import prove
 from fsctx.coordinator.collect.text import show
 from fsctx.coordinator.status import read_status
 from fsctx.demo.closing import FAKE, next_lines, proof_lines, time_lines
@@ -27,6 +28,7 @@ from fsctx.demo.model import SMOLLM2, fetch_model
 from fsctx.demo.screen import Screen, screen_on
 from fsctx.errors import InputError
 from fsctx.protocol import names
+from fsctx.protocol.geometry import Geometry
 from fsctx.protocol.manifest import Manifest, read_context, read_manifest
 from fsctx.store import PosixStore
 
@@ -71,11 +73,11 @@ def run_demo(request: DemoRequest, console: Console) -> None:
         if model != FAKE:
             context = read_context(store, manifest.tasks[0].context)
             bring_to_node(context, NodeCache(default_root(os.environ)), say=screen.say)
-        watched = _work(store, model, screen)
+        watched = _work(store, manifest.geometry, model, screen)
         screen.say("Every unit is done and the agents have left. Collecting.")
     summary = _collect(store, done)
     show(summary, console)
-    _close(store, manifest, watched, summary, console)
+    _close(done, manifest, watched, summary, console)
     _print(console, next_lines(done, model=model, fsctx=request.fsctx))
 
 
@@ -114,11 +116,11 @@ def _plan(done: Try, model: str, n_claims: int, screen: Screen) -> Manifest:
     return read_manifest(PosixStore(done.run))
 
 
-def _work(store: PosixStore, model: str, screen: Screen) -> Watched:
+def _work(store: PosixStore, geometry: Geometry, model: str, screen: Screen) -> Watched:
     with fleet_of(store) as fleet:
         fleet.start(N_AGENTS, _FAKE_OPTIONS if model == FAKE else _OPTIONS)
         screen.say(f"started {N_AGENTS} agents on this machine; what they say is in {store.root}/{names.LOGS}")
-        watched = follow(store, fleet, screen)
+        watched = follow(store, geometry, fleet, screen)
     return dataclasses.replace(watched, status=read_status(store))  # the agents' last words came after the last look
 
 
@@ -128,11 +130,16 @@ def _collect(store: PosixStore, done: Try) -> Summary:
     return summary
 
 
-def _close(store: PosixStore, manifest: Manifest, watched: Watched, summary: Summary, console: Console) -> None:
-    n_taken_over = int((prove(store, manifest.geometry).generations > 0).sum())
-    n_claims = manifest.geometry.n_rows
+def _close(done: Try, manifest: Manifest, watched: Watched, summary: Summary, console: Console) -> None:
+    n_claims, n_taken_over = manifest.geometry.n_rows, _units_taken_over(done.verdicts)
     _print(console, proof_lines(summary, n_claims=n_claims, killed=watched.killed, n_taken_over=n_taken_over))
-    _print(console, time_lines(watched.status))
+    _print(console, time_lines(watched.status, n_rows=summary.rows))
+
+
+def _units_taken_over(verdicts: Path) -> int:
+    """Count the units with rows that a later holder than the first one computed."""
+    table = pq.read_table(verdicts, columns=["unit", "generation"])
+    return len(set(table.filter(pc.field("generation") > 0)["unit"].to_pylist()))
 
 
 def _print(console: Console, lines: Iterable[str]) -> None:

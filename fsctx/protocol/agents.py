@@ -60,6 +60,8 @@ class Ledger:
     """Computed, but another holder's result was published first."""
     tokens: int = 0
     loads: int = 0
+    fs_calls: int = 0
+    """Calls to the shared filesystem, as `fsctx.store.counting` counts them."""
     start_s: float = 0.0
     fetch_s: float = 0.0
     load_s: float = 0.0
@@ -84,6 +86,8 @@ class Session:
     source: str | None = None
     """Where its files came from: `node`, `peer`, `origin`."""
     rows_per_s: float = 0.0
+    fs_calls_per_s: float = 0.0
+    """Of about the last minute."""
     why: str = ""
     """Why it waits or left, in words."""
     released: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ class BucketView:
     """Unit → latest generation, of units neither done nor failed."""
     done: frozenset[int]
     failed: frozenset[int]
+    is_compacted: bool = False
 
     @property
     def is_finished(self) -> bool:
@@ -29,11 +30,15 @@ class BucketView:
 def look(store: Store, geometry: Geometry, bucket: int) -> BucketView:
     """List a bucket: leases first, so that a unit leased and done in between is seen as done.
 
-    Three listings serve up to 256 units.
+    Three listings serve up to 256 units. Results are listed last: where their folder is gone, the bucket
+    was compacted, whatever the listings before it said.
     """
     generations = leases.latest(store.list(names.bucket_folder(names.LEASES, bucket)))
     failed = _units(names.parse_failed(n) for n in store.list(names.bucket_folder(names.FAILED, bucket)))
-    done = _units(names.parse_published(n) for n in store.list(names.bucket_folder(names.RESULTS, bucket)))
+    published = store.list(names.bucket_folder(names.RESULTS, bucket))
+    if not published and is_compacted(store, bucket):
+        return compacted_view(geometry, bucket)
+    done = _units(names.parse_published(n) for n in published)
     ended = done | failed
     return BucketView(
         bucket=bucket,
@@ -42,6 +47,24 @@ def look(store: Store, geometry: Geometry, bucket: int) -> BucketView:
         done=done,
         failed=failed - done,
     )
+
+
+def compacted_view(geometry: Geometry, bucket: int) -> BucketView:
+    """Return what is known of a bucket that was compacted: all its units are done."""
+    units = frozenset(geometry.units_of(bucket))
+    return BucketView(bucket=bucket, free=(), leased={}, done=units, failed=frozenset(), is_compacted=True)
+
+
+def compacted(store: Store) -> frozenset[int]:
+    """Return the buckets that were compacted, by one listing: the first thing to ask of a long run."""
+    return _units(names.parse_compacted(name) for name in store.list(names.RESULTS))
+
+
+def is_compacted(store: Store, bucket: int) -> bool:
+    """Whether a bucket whose results cannot be listed was compacted; a folder that plan made has no other end."""
+    if store.has_folder(names.bucket_folder(names.RESULTS, bucket)):
+        return False
+    return bucket in compacted(store)
 
 
 def _units(parsed: Iterable[int | None]) -> frozenset[int]:

@@ -6,6 +6,9 @@ Units are numbered task by task: unit = task * n_slices + slice. A slice is a ro
 from dataclasses import dataclass
 
 UNITS_PER_BUCKET = 256
+MAX_UNCOMPACTED_BUCKETS = 16
+"""Runs of more buckets are compacted as they go; smaller ones keep a file per unit, which is easier to look into."""
+
 MAX_BUCKETS = 4096
 """No directory of a run grows beyond this many names."""
 

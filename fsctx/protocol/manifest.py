@@ -6,7 +6,7 @@ from typing import Literal
 from fsctx.errors import InputError, Missing
 from fsctx.protocol import codec, names
 from fsctx.protocol.geometry import Geometry
-from fsctx.store import Store
+from fsctx.store import PublishForm, Store
 
 Method = Literal["score", "generate"]
 
@@ -61,6 +61,10 @@ class Manifest:
     ttl_s: float
     save_s: float = 30.0
     hold_s: float = 30.0
+    compacts: bool = False
+    """Whether agents merge the files of finished buckets; plan says so for runs of many buckets."""
+    publish: PublishForm = "symlink"
+    """How agents publish here; readers know every form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

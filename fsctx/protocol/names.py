@@ -11,6 +11,9 @@ MANIFEST = "run.json"
 PLANNING = "planning.json"
 """Marks an unfinished plan; removed once the manifest stands."""
 
+DOCTOR = "fsctx-doctor.json"
+"""What `fsctx doctor` found of the filesystem; in any folder, a run's own or one above it."""
+
 CONTEXTS = "contexts"
 TEMPLATES = "templates"
 UNITS = "units"
@@ -29,6 +32,7 @@ BUCKETED = (LEASES, RESULTS, PARTIAL, FAILED)
 _LEASE = re.compile(r"^(\d{8})\.(\d+)$")
 _RESULT = re.compile(r"^(\d{8})\.(\d+)\.parquet$")
 _UNIT = re.compile(r"^(\d{8})$")
+_COMPACTED = re.compile(r"^(\d{6})\.parquet$")
 _ORDER = re.compile(r"^(stop|drain)\.(\d+)$")
 
 
@@ -81,6 +85,11 @@ def result(bucket: int, lease_id: LeaseId) -> str:
 def published(bucket: int, unit: int) -> str:
     """Return the name of the symlink that makes one result file the unit's result."""
     return f"{RESULTS}/{bucket:06d}/{unit:08d}"
+
+
+def compacted(bucket: int) -> str:
+    """Return the name of the file that holds all verdicts of a finished bucket."""
+    return f"{RESULTS}/{bucket:06d}.parquet"
 
 
 def partial(bucket: int, lease_id: LeaseId) -> str:
@@ -141,6 +150,12 @@ def parse_result(name: str) -> LeaseId | None:
 def parse_published(name: str) -> int | None:
     """Read the unit from the name of a published result; None if it is not one."""
     match = _UNIT.match(name)
+    return int(match[1]) if match else None
+
+
+def parse_compacted(name: str) -> int | None:
+    """Read the bucket from the name of a compacted one; None if it is not one."""
+    match = _COMPACTED.match(name)
     return int(match[1]) if match else None
 
 

@@ -25,6 +25,9 @@ class Store(Protocol):
     def list(self, folder: str) -> list[str]:
         """Return the names in a folder, fresh, in no order; temporary names left out. A missing folder has none."""
 
+    def has_folder(self, folder: str) -> bool:
+        """Whether a folder is there, by a fresh listing of it."""
+
     def read(self, name: str) -> bytes:
         """Return the whole content, by a fresh open. MUST see what a writer closed before the call."""
 
@@ -55,10 +58,16 @@ class Store(Protocol):
         """
 
     def target(self, name: str) -> str | None:
-        """Return what a published name stands for; None if it is not published."""
+        """Return what a published name stands for; None if it is not published. Never follow the name itself.
+
+        Raises `Damaged` if something else has that name.
+        """
 
     def remove(self, name: str) -> None:
         """Remove a file; no error if it is gone."""
+
+    def remove_folder(self, name: str) -> None:
+        """Make a folder vanish at once, then remove what is in it, files only; no error if it is gone."""
 
     def make_folder(self, name: str) -> None:
         """Create a folder and those above it; no error if it stands."""

@@ -2,12 +2,13 @@
 
 import contextlib
 import errno
+import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, Literal, TypeVar
 
-from fsctx.errors import Missing, NoSpace, StoreError
+from fsctx.errors import Damaged, Missing, NoSpace, StoreError
 from fsctx.store.base import TEMPORARY
 from fsctx.store.system import System
 
@@ -19,14 +20,27 @@ _LOOK_AGAIN = {errno.ESTALE}
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _ABSENT = {errno.ENOENT, errno.ENOTDIR}
+_NO_SYMLINK = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS}
+"""readlink(2) of what is no symlink: a run that publishes by records, or a filesystem that has no symlinks."""
+
+_ARROW = b"-> "
+"""Begins the record that a name stands for, where it is no symlink: `-> target` and a newline."""
+
+PublishForm = Literal["symlink", "link"]
+"""How a name is published: as a symlink, or, where the filesystem has none, as a record that link(2) gives its name."""
 
 
 class PosixStore:
-    """The run folder at `root`."""
+    """The run folder at `root`. Publishes by `form`, and reads what was published by any."""
 
-    def __init__(self, root: Path, *, system: System | None = None) -> None:
+    def __init__(self, root: Path, *, system: System | None = None, form: PublishForm = "symlink") -> None:
         self.root = root
         self._system = system or System()
+        self._form = form
+
+    def publishing_by(self, form: PublishForm) -> "PosixStore":
+        """Return this store, publishing by a form."""
+        return PosixStore(self.root, system=self._system, form=form)
 
     def list(self, folder: str) -> list[str]:
         """See `Store.list`."""
@@ -35,6 +49,14 @@ class PosixStore:
         except Missing:
             return []
         return [name for name in found if TEMPORARY not in name and not name.startswith(".nfs")]
+
+    def has_folder(self, folder: str) -> bool:
+        """See `Store.has_folder`."""
+        try:
+            self._repeatable(folder, self._system.listdir)
+        except Missing:
+            return False
+        return True
 
     def read(self, name: str) -> bytes:
         """See `Store.read`."""
@@ -95,7 +117,11 @@ class PosixStore:
         self._once(name, lambda path: self._system.append(path, content))
 
     def publish(self, name: str, target: str) -> str:
-        """See `Store.publish`: symlink(2) is atomic with its content and never replaces; readlink tells who won."""
+        """See `Store.publish`: by the form that was planned; what stands there afterwards tells who won."""
+        return self._publish_link(name, target) if self._form == "link" else self._publish_symlink(name, target)
+
+    def _publish_symlink(self, name: str, target: str) -> str:
+        """Publish by symlink(2): atomic with its content, never replaces; readlink tells who won."""
         try:
             self._once(name, lambda path: self._system.symlink(target, path))
         except NoSpace:
@@ -107,17 +133,60 @@ class PosixStore:
             return winner
         return target
 
-    def target(self, name: str) -> str | None:
-        """See `Store.target`."""
+    def _publish_link(self, name: str, target: str) -> str:
+        """Publish by link(2): a whole record under a private name, given the public name; atomic, never replaces.
+
+        Read back even after success: where two were told that they won, both still go by what stands there.
+        """
+        temporary = f"{name}{TEMPORARY}{secrets.token_hex(4)}"
+        lost = StoreError(f"{name}: created, and not there")
         try:
-            return self._repeatable(name, self._system.readlink)
+            self._once(temporary, lambda path: self._system.create(path, _record(target), is_durable=True))
+            self._once(name, lambda path: self._system.link(self._path(temporary), path))
+        except NoSpace:
+            raise
+        except StoreError as error:
+            lost = error
+        finally:
+            with contextlib.suppress(StoreError):
+                self.remove(temporary)
+        winner = self.target(name)
+        if winner is None:
+            raise lost from None
+        return winner
+
+    def target(self, name: str) -> str | None:
+        """See `Store.target`: what the symlink points to, or the record says."""
+        try:
+            if self._form == "symlink":
+                with contextlib.suppress(_NoSymlink):
+                    return self._repeatable(name, self._readlink)
+            return _recorded(name, self.read(name))
         except Missing:
             return None
+
+    def _readlink(self, path: str) -> str:
+        try:
+            return self._system.readlink(path)
+        except OSError as error:
+            if error.errno in _NO_SYMLINK:
+                raise _NoSymlink from None
+            raise
 
     def remove(self, name: str) -> None:
         """See `Store.remove`."""
         with contextlib.suppress(Missing):
             self._repeatable(name, self._system.unlink)
+
+    def remove_folder(self, name: str) -> None:
+        """See `Store.remove_folder`: rename(2) takes the whole folder out of sight."""
+        gone = f"{name}{TEMPORARY}{secrets.token_hex(4)}"
+        with contextlib.suppress(Missing):
+            self._once(name, lambda path: self._system.rename(path, self._path(gone)))
+        with contextlib.suppress(Missing):
+            for file in self._repeatable(gone, self._system.listdir):
+                self.remove(f"{gone}/{file}")
+            self._repeatable(gone, self._system.rmdir)
 
     def make_folder(self, name: str) -> None:
         """See `Store.make_folder`."""
@@ -142,6 +211,20 @@ class PosixStore:
                 if error.errno not in _LOOK_AGAIN:
                     raise _mapped(name, error) from None
         return self._once(name, call)
+
+
+class _NoSymlink(Exception):
+    """The name is there and is no symlink."""
+
+
+def _record(target: str) -> bytes:
+    return _ARROW + os.fsencode(target) + b"\n"
+
+
+def _recorded(name: str, content: bytes) -> str:
+    if not (content.startswith(_ARROW) and content.endswith(b"\n")):
+        raise Damaged(f"{name} is neither a symlink nor the record of one: remove it")
+    return os.fsdecode(content[len(_ARROW) : -1])
 
 
 def _mapped(name: str, error: OSError) -> StoreError:

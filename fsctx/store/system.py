@@ -51,6 +51,10 @@ class System:
         """Create a symbolic link, atomic with its content; never replaces."""
         os.symlink(target, path)
 
+    def link(self, source: str, path: str) -> None:
+        """Give a file a second name, atomically; never replaces."""
+        os.link(source, path)
+
     def readlink(self, path: str) -> str:
         """Return what a symbolic link points to."""
         return os.readlink(path)
@@ -58,6 +62,10 @@ class System:
     def unlink(self, path: str) -> None:
         """Remove a name."""
         os.unlink(path)
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty folder."""
+        os.rmdir(path)
 
     def makedirs(self, path: str) -> None:
         """Create a folder and those above it."""

@@ -8,16 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from fsctx.errors import Missing, NoSpace, StoreError
-from fsctx.store import PosixStore, Store
+from fsctx.errors import Damaged, Missing, NoSpace, StoreError
+from fsctx.store import PosixStore, PublishForm, Store
 from fsctx.store.base import TEMPORARY
+from fsctx.store.counting import CountingSystem, Meter
 from fsctx.store.system import System
 
 MakeStore = Callable[[Path], Store]
-IMPLEMENTATIONS: list[MakeStore] = [PosixStore]
 
 
-@pytest.fixture(params=IMPLEMENTATIONS)
+def publishing_by_link(root: Path) -> Store:
+    return PosixStore(root, form="link")
+
+
+def counting(root: Path) -> Store:
+    return PosixStore(root, system=CountingSystem(System(), Meter()))
+
+
+IMPLEMENTATIONS: list[MakeStore] = [PosixStore, publishing_by_link, counting]
+
+
+@pytest.fixture(params=IMPLEMENTATIONS, ids=lambda make: make.__name__)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     made: Store = request.param(tmp_path)
     made.make_folder("f")
@@ -130,7 +141,7 @@ def test_the_first_publication_counts_for_good(store: Store) -> None:
     assert store.publish("f/x", "x.0") == "x.1"
     assert store.publish("f/x", "x.1") == "x.1"
     assert store.target("f/x") == "x.1"
-    assert store.read("f/x") == b"one"
+    assert sorted(store.list("f")) == ["x", "x.0", "x.1"]
 
 
 def test_of_many_publishers_at_once_all_learn_of_the_same_winner(store: Store) -> None:
@@ -162,6 +173,20 @@ def test_a_file_where_a_folder_should_be_is_an_error_of_the_store(store: Store) 
         store.create("f/a/b", b"")
 
 
+def test_what_was_published_by_any_form_is_read_by_every_store(tmp_path: Path) -> None:
+    for writer in IMPLEMENTATIONS:
+        writer(tmp_path).publish(writer.__name__, "x.0")
+    for reader in IMPLEMENTATIONS[:1]:
+        assert {reader(tmp_path).target(writer.__name__) for writer in IMPLEMENTATIONS} == {"x.0"}
+
+
+@pytest.mark.parametrize("content", [b"", b"-> x.0", b"PAR1"])
+def test_a_published_name_that_is_something_else_is_damage(store: Store, content: bytes) -> None:
+    store.replace("f/x", content)
+    with pytest.raises(Damaged, match="f/x is neither a symlink nor the record of one: remove it"):
+        store.target("f/x")
+
+
 class FailsOnce(System):
     """A system whose call of one name fails once: before it happened, or after (a lost reply)."""
 
@@ -177,8 +202,8 @@ class FailsOnce(System):
         setattr(self, call, fails)
 
 
-def failing(folder: Path, call: str, number: int, *, after: bool) -> PosixStore:
-    return PosixStore(folder, system=FailsOnce(call, number, after=after))
+def failing(folder: Path, call: str, number: int, *, after: bool, form: PublishForm = "symlink") -> PosixStore:
+    return PosixStore(folder, system=FailsOnce(call, number, after=after), form=form)
 
 
 def test_a_full_disk_is_told_with_what_to_do(tmp_path: Path) -> None:
@@ -190,6 +215,33 @@ def test_a_full_disk_is_told_with_what_to_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [errno.EIO, errno.EEXIST, errno.ESTALE])
 def test_a_publication_whose_reply_was_lost_counts(tmp_path: Path, number: int) -> None:
     assert failing(tmp_path, "symlink", number, after=True).publish("x", "x.0") == "x.0"
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EEXIST, errno.ESTALE])
+def test_a_publication_by_link_whose_reply_was_lost_counts(tmp_path: Path, number: int) -> None:
+    assert failing(tmp_path, "link", number, after=True, form="link").publish("x", "x.0") == "x.0"
+    assert os.listdir(tmp_path) == ["x"]
+
+
+@pytest.mark.parametrize("call", ["create", "link"])
+def test_a_publication_by_link_that_failed_raises_and_leaves_nothing(tmp_path: Path, call: str) -> None:
+    with pytest.raises(StoreError):
+        failing(tmp_path, call, errno.EIO, after=False, form="link").publish("x", "x.0")
+    assert os.listdir(tmp_path) == []
+
+
+class LinkReplaces(System):
+    """A filesystem that breaks its word as distributed GlusterFS does: every link succeeds, the first one counts."""
+
+    def link(self, source: str, path: str) -> None:
+        if not os.path.exists(path):
+            super().link(source, path)
+
+
+def test_where_two_are_told_that_their_link_succeeded_both_go_by_what_stands_there(tmp_path: Path) -> None:
+    store = PosixStore(tmp_path, system=LinkReplaces(), form="link")
+    assert store.publish("x", "x.0") == "x.0"
+    assert store.publish("x", "x.1") == "x.0"
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EEXIST])

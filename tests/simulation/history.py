@@ -1,195 +1,199 @@
 """One seed, one history: who starts when, what goes wrong, and whether the laws hold to the end."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
+from unittest.mock import patch
 
 from fsctx.agent.engines.fake import FakeOptions
-from fsctx.coordinator.collect.proof import prove_bucket, read_unit
-from fsctx.coordinator.retry import retry
-from fsctx.coordinator.status import read_status
-from fsctx.errors import Damaged, StoreError
-from fsctx.protocol import orders
+from fsctx.coordinator.collect.proof import prove_bucket
 from fsctx.store import PosixStore
+from simulation import people, planting, remembered
+from simulation.clockwork import Process
+from simulation.effort import Effort
 from simulation.laws import LawBroken, Laws
-from simulation.sharedfs import CALM, Weather
-from simulation.world import TTL_S, Host, Shape, Simulation
+from simulation.pilots import start_agent
+from simulation.plan import Plan
+from simulation.sharedfs import CALM
+from simulation.trace import Trace
+from simulation.world import TTL_S, Host, Simulation
 
 TROUBLE_S = 900.0
-"""Faults happen before; then the weather is calm, one healthy agent comes, and the run must end."""
+"""Faults happen before; then the weather is calm, a healthy agent comes, and the run must end."""
 
-END_S = TROUBLE_S + 60 * TTL_S
+SETTLED_S = 350.0
+"""So long after the trouble no call of that time can take effect any more: hung or late ones did."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What a history is made of; drawn from its seed, and made smaller to explain a failure."""
-
-    seed: int
-    shape: Shape
-    n_hosts: int
-    n_agents: int
-    rows_per_s: float
-    save_s: float
-    weather: Weather
-    n_kills: int
-    n_freezes: int
-    n_signals: int
-    n_newcomers: int
-    n_readers: int
-    has_stop: bool
-    is_full_for_a_while: bool
+END_S = TROUBLE_S + SETTLED_S + 60 * TTL_S
 
 
-def draw(seed: int) -> Plan:
-    """Draw the plan of a history."""
-    chance = Random(f"plan {seed}")
-    storm = chance.choice([0.0, 0.0, 0.01, 0.03, 0.08])
-    return Plan(
-        seed=seed,
-        shape=Shape(
-            n_rows=chance.choice([3, 5, 8]), unit_rows=chance.choice([1, 2, 3]), n_tasks=chance.choice([1, 1, 2])
-        ),
-        n_hosts=chance.choice([1, 2, 3]),
-        n_agents=chance.choice([1, 2, 3, 4]),
-        rows_per_s=chance.choice([0.02, 0.05, 0.2, 1.0]),
-        save_s=chance.choice([5.0, 20.0, 1000.0]),
-        weather=Weather(
-            error=storm * chance.random(),
-            lost_reply=storm * chance.random(),
-            repeated=storm * chance.random(),
-            late=storm * chance.random(),
-            hang=chance.choice([0.0, 0.0, 0.003]),
-            content_lag_s=chance.choice([0.0, 0.0, 3.0]),
-            latency_s=chance.choice([0.001, 0.01, 0.3]),
-        ),
-        n_kills=chance.choice([0, 0, 1, 2, 3]),
-        n_freezes=chance.choice([0, 0, 1, 2]),
-        n_signals=chance.choice([0, 0, 1, 2]),
-        n_newcomers=chance.choice([0, 1, 2]),
-        n_readers=chance.choice([0, 1, 2]),
-        has_stop=chance.random() < 0.1,
-        is_full_for_a_while=chance.random() < 0.1,
-    )
+class History:
+    """A plan, and what comes of it."""
+
+    def __init__(self, plan: Plan, trace: Trace | None = None) -> None:
+        self.plan = plan
+        engine = FakeOptions(rows_per_s=plan.rows_per_s, batch_tokens=2, load_s=1.0)
+        self.simulation = Simulation(
+            plan.seed, plan.shape, engine, save_s=plan.save_s, publish=plan.publish, compacts=plan.compacts
+        )
+        self.laws = Laws(self.simulation)
+        self.effort = Effort(self.simulation, self.laws, plan)
+        self.simulation.server.on_change = self.laws.on_change
+        self.simulation.server.on_call = self._on_call
+        self.simulation.on_exit = self.effort.on_exit
+        if trace is not None:
+            trace.attach(self.simulation)
+
+    def run(self) -> None:
+        """Live through it.
+
+        Raises:
+            LawBroken: a law did not hold; anything else is a crash of the code itself.
+        """
+        with _decided_by(self.plan.seed):
+            try:
+                self._run()
+            finally:
+                self.simulation.clockwork.close()
+
+    def _run(self) -> None:
+        hosts = [self.simulation.add_host(self.plan.weather) for _ in range(self.plan.n_hosts)]
+        self._populate(hosts)
+        self._befall(hosts)
+        self.simulation.clockwork.run(lambda: False, deadline_s=TROUBLE_S)
+        self._clear_up(hosts)
+        self.simulation.clockwork.run(self._is_over, deadline_s=END_S)
+        self.laws.check_end()
+        self.effort.check_end()
+        self._prove()
+
+    def _on_call(self, process: Process, what: str, path: str) -> None:
+        self.laws.on_call(process, what, path)
+        self.effort.on_call(process, what, path)
+
+    def _populate(self, hosts: list[Host]) -> None:
+        simulation, chance = self.simulation, self.simulation.chance
+        for _ in range(self.plan.n_agents):
+            start_agent(simulation, chance.choice(hosts), after_s=chance.uniform(0.0, 10.0))
+        for _ in range(self.plan.n_newcomers):
+            start_agent(simulation, chance.choice(hosts), after_s=chance.uniform(10.0, TROUBLE_S))
+        for number in range(self.plan.n_readers):
+            reader = people.Reader(simulation, self.laws)
+            simulation.start(chance.choice(hosts), f"reader{number}", reader.read)
+
+    def _befall(self, hosts: list[Host]) -> None:
+        """Put down what will happen when."""
+        plan, simulation, chance = self.plan, self.simulation, self.simulation.chance
+        some_time = lambda: chance.uniform(1.0, TROUBLE_S / 2)  # noqa: E731
+        fates: list[tuple[Callable[[], None], int]] = [
+            (self._kill, plan.n_kills),
+            (self._freeze, plan.n_freezes),
+            (self._signal, plan.n_signals),
+            (lambda: planting.plant_junk(simulation), plan.n_junk),
+            (lambda: planting.damage_shard(simulation, for_s=chance.uniform(1.0, 300.0)), int(plan.has_damage)),
+            (self._plant_link, int(plan.has_planted_link)),
+            (self._fill_disk, int(plan.is_full_for_a_while)),
+        ]
+        for act, times in fates:
+            for _ in range(times):
+                self._at(some_time(), act)
+        for _ in range(plan.n_retries):
+            self._retry(chance.choice(hosts), some_time())
+        if plan.has_stop:
+            simulation.start(hosts[0], "stop", people.stop_run, after_s=some_time())
+
+    def _at(self, when_s: float, act: Callable[[], None]) -> None:
+        self.simulation.clockwork.spawn(Process(name="fate", host="sky"), act, after_s=when_s)
+
+    def _anyone(self) -> Process | None:
+        alive = [process for process in self.simulation.agents.values() if not process.is_dead]
+        return self.simulation.chance.choice(alive) if alive else None
+
+    def _kill(self) -> None:
+        if (process := self._anyone()) is not None:
+            self.simulation.clockwork.kill(process)
+
+    def _freeze(self) -> None:
+        if (process := self._anyone()) is not None:
+            until_s = self.simulation.clockwork.now_s + self.simulation.chance.uniform(0.1, 4.0) * TTL_S
+            self.simulation.clockwork.freeze(process, min(until_s, TROUBLE_S))
+
+    def _signal(self) -> None:
+        if (process := self._anyone()) is not None:
+            self.simulation.clockwork.signal(process)
+
+    def _plant_link(self) -> None:
+        self.laws.planted = planting.plant_link(self.simulation)
+
+    def _fill_disk(self) -> None:
+        self.simulation.server.is_full = True
+        self.simulation.clockwork.pause(self.simulation.chance.uniform(1.0, 200.0))
+        self.simulation.server.is_full = False
+
+    def _retry(self, host: Host, when_s: float) -> None:
+        """Let a person put failed units back, and perhaps be interrupted."""
+        simulation = self.simulation
+        retry = lambda store: people.retry_failed(simulation, store)  # noqa: E731
+        process = simulation.start(host, "retry", retry, after_s=when_s)
+        if simulation.chance.random() < 0.5:
+            lives_s = simulation.chance.random() * 24 * self.plan.weather.latency_s
+            self._at(when_s + lives_s, lambda: simulation.clockwork.kill(process))
+
+    def _clear_up(self, hosts: list[Host]) -> None:
+        """End all faults. Then a person does what the messages say, and starts one more agent."""
+        simulation = self.simulation
+        for host in simulation.hosts:
+            host.client.weather = replace(CALM, content_lag_s=host.client.weather.content_lag_s)
+        simulation.server.is_full = False
+        needs_rest = self.plan.has_damage or self.plan.has_stop or self.plan.has_planted_link
+
+        def mend(store: PosixStore) -> None:
+            if self.laws.planted is not None:
+                people.remove_planted(store, self.laws.planted)
+            people.retry_failed(simulation, store)
+            start_agent(simulation, simulation.chance.choice(hosts))
+
+        healthy = simulation.add_host(CALM)
+        simulation.start(healthy, "person", mend, after_s=SETTLED_S if needs_rest else 1.0)
+
+    def _is_over(self) -> bool:
+        return len(self.laws.published) == self.simulation.manifest.geometry.n_units and all(
+            process.is_dead for process in self.simulation.agents.values()
+        )
+
+    def _prove(self) -> None:
+        """Law 1 as a person sees it: the proof of `collect` accepts the run."""
+        simulation, found = self.simulation, set()
+
+        def collect(store: PosixStore) -> None:
+            winners = prove_bucket(store, simulation.manifest.geometry, 0).winners
+            found.update(unit for unit in winners if people.is_right(simulation, store, unit))
+
+        simulation.start(simulation.add_host(CALM), "collect", collect)
+        simulation.clockwork.run(lambda: False, deadline_s=simulation.clockwork.now_s + 3600.0)
+        if found != set(range(simulation.manifest.geometry.n_units)):
+            raise LawBroken(f"law 1: collect proves units {sorted(found)} alone")
 
 
-def run(plan: Plan) -> Simulation:
-    """Live through a history.
-
-    Raises:
-        LawBroken: a law did not hold; anything else is a crash of the code itself.
-    """
-    engine = FakeOptions(rows_per_s=plan.rows_per_s, batch_tokens=2, load_s=1.0)
-    simulation = Simulation(plan.seed, plan.shape, engine, save_s=plan.save_s)
-    laws = Laws(simulation)
-    laws.attach()
-    hosts = [simulation.add_host(plan.weather) for _ in range(plan.n_hosts)]
-    _populate(simulation, plan, hosts)
-    _trouble(simulation, plan, hosts)
-    simulation.clockwork.run(lambda: False, deadline_s=TROUBLE_S)
-    _clear_up(simulation, hosts)
-    simulation.clockwork.run(lambda: _is_over(simulation, laws), deadline_s=END_S)
-    laws.check_end()
-    _prove(simulation)
-    return simulation
+def run(plan: Plan, trace: Trace | None = None) -> Simulation:
+    """Live through a history; see `History.run`."""
+    history = History(plan, trace)
+    history.run()
+    return history.simulation
 
 
-def _populate(simulation: Simulation, plan: Plan, hosts: list[Host]) -> None:
-    chance = simulation.chance
-    for _ in range(plan.n_agents):
-        simulation.start_agent(chance.choice(hosts), after_s=chance.uniform(0.0, 10.0))
-    for _ in range(plan.n_newcomers):
-        simulation.start_agent(chance.choice(hosts), after_s=chance.uniform(10.0, TROUBLE_S))
-    for number in range(plan.n_readers):
-        simulation.start(chance.choice(hosts), f"reader{number}", lambda store: _reader(simulation, store))
-
-
-def _trouble(simulation: Simulation, plan: Plan, hosts: list[Host]) -> None:
-    chance = simulation.chance
-
-    def at(when_s: float, act: Callable[[], None]) -> None:
-        simulation.start(simulation.add_host(CALM), "fate", lambda store: act(), after_s=when_s)
-
-    def anyone() -> str | None:
-        alive = [name for name, process in simulation.agents.items() if not process.is_dead]
-        return chance.choice(alive) if alive else None
-
-    def kill() -> None:
-        if (name := anyone()) is not None:
-            simulation.clockwork.kill(simulation.agents[name])
-
-    def freeze() -> None:
-        if (name := anyone()) is not None:
-            until_s = simulation.clockwork.now_s + chance.uniform(0.1, 4.0) * TTL_S
-            simulation.agents[name].frozen_until_s = min(until_s, TROUBLE_S)
-
-    def signal() -> None:
-        if (name := anyone()) is not None:
-            simulation.clockwork.signal(simulation.agents[name])
-
-    for act, n in ((kill, plan.n_kills), (freeze, plan.n_freezes), (signal, plan.n_signals)):
-        for _ in range(n):
-            at(chance.uniform(1.0, TROUBLE_S / 2), act)
-    if plan.has_stop:
-        simulation.start(hosts[0], "stop", _stop, after_s=chance.uniform(1.0, TROUBLE_S / 2))
-    if plan.is_full_for_a_while:
-        start_s = chance.uniform(1.0, TROUBLE_S / 2)
-        at(start_s, lambda: setattr(simulation.server, "is_full", True))
-        at(start_s + chance.uniform(1.0, 200.0), lambda: setattr(simulation.server, "is_full", False))
-
-
-def _stop(store: PosixStore) -> None:
+@contextlib.contextmanager
+def _decided_by(seed: int) -> Iterator[None]:
+    """Let nothing but the seed decide: names of temporary files, and the waits that tenacity spreads at random."""
+    names, before = Random(f"names {seed}"), random.getstate()
+    random.seed(f"waits {seed}")
     try:
-        orders.give_order(store, "stop")
-    except StoreError:
-        pass
-
-
-def _reader(simulation: Simulation, store: PosixStore) -> None:
-    """Look at the run again and again, as status, collect --partial and retry do; what is done stays done."""
-    geometry = simulation.manifest.geometry
-    labels = ("SUPPORTED", "REFUTED", "NOT ENOUGH INFO")
-    done: set[int] = set()
-    while len(done) < geometry.n_units:
-        simulation.clockwork.pause(simulation.chance.uniform(1.0, 200.0))
-        try:
-            read_status(store)
-            winners = prove_bucket(store, geometry, 0).winners
-            some = simulation.chance.sample(sorted(winners), min(1, len(winners)))
-            tables = [read_unit(store, simulation.manifest, unit, labels=labels) for unit in some]
-            retry(store, [], token=str(simulation.chance.random()))
-        except StoreError:
-            continue
-        except Damaged as error:
-            raise LawBroken(f"a reader saw damage: {error}") from error
-        if not done <= winners.keys() or any(table is None for table in tables):
-            raise LawBroken("law 2: a reader saw a published unit disappear")
-        done |= winners.keys()
-
-
-def _clear_up(simulation: Simulation, hosts: list[Host]) -> None:
-    for host in simulation.hosts:
-        host.client.weather = replace(CALM, content_lag_s=host.client.weather.content_lag_s)
-    simulation.server.is_full = False
-    simulation.start_agent(simulation.chance.choice(hosts), after_s=1.0)
-
-
-def _is_over(simulation: Simulation, laws: Laws) -> bool:
-    return len(laws.published) == simulation.manifest.geometry.n_units and all(
-        process.is_dead for process in simulation.agents.values()
-    )
-
-
-def _prove(simulation: Simulation) -> None:
-    """Law 1 as a person sees it: the proof of `collect` accepts the run."""
-    found: list[int] = []
-
-    def collect(store: PosixStore) -> None:
-        winners = prove_bucket(store, simulation.manifest.geometry, 0).winners
-        labels = ("SUPPORTED", "REFUTED", "NOT ENOUGH INFO")
-        found.extend(unit for unit in winners if read_unit(store, simulation.manifest, unit, labels=labels) is not None)
-
-    simulation.start(simulation.add_host(CALM), "collect", collect)
-    simulation.clockwork.run(lambda: False, deadline_s=simulation.clockwork.now_s + 3600.0)
-    if sorted(found) != list(range(simulation.manifest.geometry.n_units)):
-        raise LawBroken(f"law 1: collect proves units {sorted(found)} alone")
+        with (
+            patch("fsctx.store.posix.secrets.token_hex", lambda n: f"{names.getrandbits(8 * n):0{2 * n}x}"),
+            remembered.parquet(),
+        ):
+            yield
+    finally:
+        random.setstate(before)

@@ -1,23 +1,18 @@
-"""The laws, checked after every change of the simulated server and at the end of a history."""
+"""The laws of safety, checked at every change of the simulated server. `effort` has those about work and leaving."""
 
-import functools
-import io
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from fsctx.agent.engines.base import BoundTask, Row
-from fsctx.agent.engines.fake import FakeEngine
 from fsctx.agent.watch import FRESH
+from fsctx.errors import Damaged
 from fsctx.protocol import agents, codec, names
 from fsctx.protocol.agents import AgentState, Session
-from fsctx.protocol.geometry import Place, bucket_of
+from fsctx.protocol.geometry import bucket_of
 from fsctx.protocol.leases import Lease
 from fsctx.protocol.names import LeaseId
-from fsctx.templates.model import Template
+from simulation.clockwork import Process
 from simulation.sharedfs import LINK, Entry
-from simulation.world import ROOT, TTL_S, Simulation, _records
+from simulation.verdicts import expected_rows, rows_of
+from simulation.world import ROOT, TTL_S, Simulation
 
 
 class LawBroken(AssertionError):
@@ -30,24 +25,43 @@ class Laws:
 
     simulation: Simulation
     published: dict[int, tuple[str, bytes]] = field(default_factory=dict)
-    """Unit → what its name stands for, and the content of that."""
+    """Unit → the file that its name stands for, and the content of that."""
+    planted: int | None = None
+    """Unit whose name was made to point elsewhere."""
+    created: set[str] = field(default_factory=set)
+    """Leases that ever were."""
     beats: dict[str, tuple[float, Session]] = field(default_factory=dict)
     """Agent → when its session last changed on the server, and to what."""
     gaps_s: dict[str, float] = field(default_factory=dict)
     """Agent → how long before its last beat the one before was."""
 
-    def attach(self) -> None:
-        self.simulation.server.on_change = self.on_change
-
     def on_change(self, what: str, path: str) -> None:
+        """Check the laws after a change of the server."""
         name = path.removeprefix(f"{ROOT}/")
         kind, _, rest = name.partition("/")
-        if kind == names.RESULTS:
-            self._check_results(rest)
-        elif kind == names.LEASES and what == "write":
-            self._check_takeover(rest.rpartition("/")[2], name)
-        elif kind == names.AGENTS and name.endswith("/session"):
-            self._note_beat(name)
+        match kind:
+            case names.RESULTS:
+                self._check_results(rest)
+            case names.LEASES:
+                self._check_lease(what, name)
+            case names.FAILED if what == "rename":
+                self._check_failure(rest)
+            case names.AGENTS if name.endswith("/session"):
+                self._note_beat(name)
+
+    def on_call(self, process: Process, what: str, path: str) -> None:
+        """Check what an agent asks for: law 4, and that a published file is not written again."""
+        if process.name not in self.simulation.agents or what not in ("rename", "symlink", "link"):
+            return
+        kind, _, rest = path.removeprefix(f"{ROOT}/").partition("/")
+        if kind not in (names.RESULTS, names.PARTIAL, names.FAILED):
+            return
+        _, said = self.beats.get(process.name, (0.0, None))
+        if said is not None and said.state == AgentState.LEFT:
+            raise LawBroken(f"law 4: {process.name} left, and then asks for {what} {rest}")
+        lease_id = names.parse_result(rest.rpartition("/")[2]) if kind == names.RESULTS else None
+        if lease_id and self.published.get(lease_id.unit, ("",))[0] == str(lease_id) + ".parquet":
+            raise LawBroken(f"law 2: {process.name} writes {rest} again, which is published")
 
     def check_end(self) -> None:
         """Law 1: every planned row has exactly one verdict, and it is the right one."""
@@ -56,37 +70,68 @@ class Laws:
         if missing:
             raise LawBroken(f"law 1: units {missing} were never done although agents lived on")
 
+    def is_of_planted(self, error: Damaged) -> bool:
+        """Whether damage is the link that was planted."""
+        return self.planted is not None and f"{self.planted:08d} points to" in str(error)
+
     def _check_results(self, rest: str) -> None:
         """Law 2: a published result is complete and right, and never changes or disappears."""
         folder, _, file = rest.rpartition("/")
-        entries = self.simulation.server.folders[f"{ROOT}/{names.RESULTS}/{folder}"]
+        entries = self.simulation.server.folders.get(f"{ROOT}/{names.RESULTS}/000000")
+        if entries is None or names.parse_compacted(file) is not None:
+            self._check_compacted()
+        if entries is None or folder != "000000":
+            return
         unit = names.parse_published(file)
-        if unit is not None and unit not in self.published:
+        if unit is not None and unit not in self.published and file in entries:
             self._check_new(unit, entries)
-        units = [unit] if unit is not None else [u for u, (t, _) in self.published.items() if t == file]
+        units = [unit] if unit is not None else [u for u, (target, _) in self.published.items() if target == file]
         for changed in units:
-            self._check_unchanged(changed, entries)
+            if changed in self.published:
+                self._check_unchanged(changed, entries)
+
+    def _check_compacted(self) -> None:
+        """Law 2 where a bucket's files became one: all its verdicts are there, and right."""
+        entry = self.simulation.server.get(f"{ROOT}/{names.compacted(0)}")
+        expected = [row for u in self.simulation.manifest.geometry.units_of(0) for row in expected_rows(self.simulation, u)]
+        if entry is None or rows_of(entry.content) != tuple(expected):
+            raise LawBroken("law 2: the bucket's results are gone, and its one file is not whole or not right")
 
     def _check_new(self, unit: int, entries: dict[str, Entry]) -> None:
-        link = entries[f"{unit:08d}"]
-        if link.kind != LINK:
-            raise LawBroken(f"law 2: unit {unit} is published by something else than a symlink")
-        target = link.content.decode()
+        target = self._target(entries[f"{unit:08d}"]) or f"{unit:08d}"
         if target not in entries:
             raise LawBroken(f"law 2: unit {unit} is published as {target}, which is not there")
         content = entries[target].content
-        expected = expected_rows(self.simulation, self.simulation.manifest.geometry.place(unit))
-        if rows_of(content) != expected:
+        if rows_of(content) != expected_rows(self.simulation, unit):
             raise LawBroken(f"law 2: what is published of unit {unit} is not whole or not right")
         self.published[unit] = (target, content)
 
     def _check_unchanged(self, unit: int, entries: dict[str, Entry]) -> None:
-        if bucket_of(unit) != 0 and not entries:
-            return
         target, content = self.published[unit]
         link, file = entries.get(f"{unit:08d}"), entries.get(target)
-        if link is None or link.content.decode() != target or file is None or file.content != content:
+        is_same = link is not None and self._target(link) in (None, target)
+        if not is_same or file is None or file.content != content:
             raise LawBroken(f"law 2: the published result of unit {unit} changed or disappeared")
+
+    def _target(self, link: Entry) -> str | None:
+        """Return what a published name stands for; None if it holds the result itself."""
+        if link.kind != LINK and not link.content.startswith(b"-> "):
+            return None
+        return link.content.decode().removeprefix("-> ").strip()
+
+    def _check_lease(self, what: str, name: str) -> None:
+        if what == "create":
+            if name in self.created:
+                raise LawBroken(f"law 4: {name} was created a second time: generations are never reused")
+            self.created.add(name)
+        elif what == "write":
+            self._check_takeover(name)
+
+    def _check_failure(self, rest: str) -> None:
+        """Law 11: a unit is given up only where something is wrong with it."""
+        unit = names.parse_failed(rest.rpartition("/")[2])
+        if unit is None or self.simulation.manifest.geometry.place(unit).shard not in self.simulation.damaged_shards:
+            raise LawBroken(f"law 11: {rest} was listed as failed without a cause")
 
     def _note_beat(self, name: str) -> None:
         entry = self.simulation.server.get(f"{ROOT}/{name}")
@@ -94,7 +139,7 @@ class Laws:
             return
         try:
             session = agents.decode_session(entry.content, where=name)
-        except Exception:  # noqa: BLE001 - torn: no beat
+        except Damaged:  # torn: no beat
             return
         known = self.beats.get(session.agent)
         if known is None or known[1].counter != session.counter or session.state == AgentState.LEFT:
@@ -102,19 +147,20 @@ class Laws:
             self.gaps_s[session.agent] = now_s - known[0] if known else 0.0
             self.beats[session.agent] = (now_s, session)
 
-    def _check_takeover(self, file: str, name: str) -> None:
+    def _check_takeover(self, name: str) -> None:
         """Law 7: nobody loses a lease whose heart beat within the time to live."""
-        lease_id = names.parse_lease(file)
+        lease_id = names.parse_lease(name.rpartition("/")[2])
         if lease_id is None or lease_id.generation == 0:
             return
-        before = names.lease(bucket_of(lease_id.unit), LeaseId(lease_id.unit, lease_id.generation - 1))
+        lost = LeaseId(lease_id.unit, lease_id.generation - 1)
+        before = names.lease(bucket_of(lease_id.unit), lost)
         entry = self.simulation.server.get(f"{ROOT}/{before}")
         if entry is None:
-            raise LawBroken(f"law 7: {name} was taken although generation {lease_id.generation - 1} never was")
+            raise LawBroken(f"law 7: {name} was taken although generation {lost.generation} is not there")
         if not entry.content:
             return
         owner = codec.decode(entry.content, Lease, where=before).owner
-        if owner and not self._may_lose(owner, LeaseId(lease_id.unit, lease_id.generation - 1)):
+        if owner and not self._may_lose(owner, lost):
             raise LawBroken(f"law 7: {name} was taken from {owner}, whose heart beat")
 
     def _may_lose(self, owner: str, lease_id: LeaseId) -> bool:
@@ -128,25 +174,3 @@ class Laws:
         silent_s = self.simulation.clockwork.now_s - beat_s
         was_silent_when_looked_at = silent_s <= TTL_S / FRESH + 1.0 and self.gaps_s[owner] >= TTL_S - lag_s
         return silent_s >= TTL_S - lag_s or was_silent_when_looked_at
-
-
-@functools.cache
-def _verdicts(shape: object, template: Template, place: Place) -> tuple[tuple[int, str], ...]:
-    bound = FakeEngine().load(None).bind(BoundTask(template=template, method="score"))  # type: ignore[arg-type]
-    rows = [Row(row=r, claim=f"Claim {r}.") for r in range(place.first_row, place.first_row + place.n_rows)]
-    return tuple((v.row, str(v.verdict)) for v in bound.infer(bound.encode(rows)))
-
-
-def expected_rows(simulation: Simulation, place: Place) -> tuple[tuple[int, str], ...]:
-    """Return row and verdict of a unit, as one undisturbed agent computes them."""
-    template = _records(simulation.shape)[1][simulation.manifest.tasks[place.task].template]
-    return _verdicts(simulation.shape, template, place)
-
-
-def rows_of(content: bytes) -> tuple[tuple[int, str], ...] | None:
-    """Return row and verdict of each row of a result file; None if it is none."""
-    try:
-        table = pq.read_table(io.BytesIO(content), columns=["row", "verdict"])
-    except (pa.ArrowException, OSError):
-        return None
-    return tuple(zip(table.column("row").to_pylist(), table.column("verdict").to_pylist(), strict=True))

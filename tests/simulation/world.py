@@ -1,34 +1,28 @@
 """A run on the simulated filesystem, and what can be done to it: agents, readers, people's commands."""
 
+import dataclasses
 import functools
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from fabricate import fabricate
-from fsctx.agent.assembly import BEATS_PER_TTL, Parts, assemble
-from fsctx.agent.engines.fake import FakeEngine, FakeOptions
-from fsctx.agent.events import EventLog
-from fsctx.agent.heartbeat import Heartbeat
-from fsctx.agent.leaving import Leaving
-from fsctx.agent.loop import Loop
-from fsctx.agent.options import AgentOptions
+
+from fsctx.agent.engines.base import BoundTask, Encoded
+from fsctx.agent.engines.fake import FakeBound, FakeEngine, FakeModel, FakeOptions
 from fsctx.agent.runfiles import RunFiles
-from fsctx.agent.world import World
-from fsctx.cache import Fetched
-from fsctx.errors import FsctxError, StoreError
-from fsctx.protocol import codec, names, orders
-from fsctx.protocol.agents import AgentRecord, AgentState, Session
-from fsctx.protocol.manifest import Manifest
-from fsctx.protocol.processes import Process as ProcessName
-from fsctx.store import PosixStore
+from fsctx.protocol import codec
+from fsctx.protocol.manifest import Context, Manifest
+from fsctx.protocol.verdicts import Verdict
+from fsctx.store import PosixStore, PublishForm
 from fsctx.templates.load import parse_template
+from fsctx.templates.model import Template
+from simulation.calls import SimSystem
 from simulation.clockwork import Clockwork, Process
-from simulation.threads import Threads
-from simulation.sharedfs import Client, Entry, Server, SimSystem, Weather
+from simulation.sharedfs import Client, Entry, Server, Weather
 
 ROOT = "/run"
 TTL_S = 60.0
@@ -67,13 +61,26 @@ def planned(shape: Shape) -> tuple[dict[str, dict[str, bytes]], Manifest]:
 
 @dataclass(slots=True, eq=False)
 class Host:
-    """A machine: its mount, its clocks, its processes."""
+    """A machine: its mount and its clocks."""
 
     name: str
     client: Client
     clock_offset_s: float
+    """Of its monotonic clock, which starts anywhere and runs a little fast or slow; no decision may compare two."""
     clock_rate: float
-    processes: list[Process] = field(default_factory=list)
+
+    def clock_s(self, now_s: float) -> float:
+        """Return its monotonic clock at a true time."""
+        return self.clock_offset_s + now_s * self.clock_rate
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A row that an engine computed."""
+
+    agent: str
+    template: str
+    row: int
 
 
 @dataclass(slots=True, eq=False)
@@ -85,25 +92,38 @@ class Simulation:
     engine: FakeOptions
     save_s: float = 20.0
     hold_s: float = 30.0
+    publish: PublishForm = "symlink"
+    compacts: bool = False
     clockwork: Clockwork = field(init=False)
     server: Server = field(init=False)
     manifest: Manifest = field(init=False)
     agents: dict[str, Process] = field(default_factory=dict)
-    loops: dict[str, Loop] = field(default_factory=dict)
     hosts: list[Host] = field(default_factory=list)
+    computed: list[Computed] = field(default_factory=list)
     exits: dict[str, str] = field(default_factory=dict)
     """Agent → why it left; only of those that left by themselves."""
+    damaged_shards: set[int] = field(default_factory=set)
+    """Shards of claims that could not be read at some time."""
+    on_exit: Callable[[str, str], None] = lambda agent, reason: None
 
     def __post_init__(self) -> None:
         self.clockwork = Clockwork(Random(self.seed))
         self.server = Server(self.clockwork)
-        folders, self.manifest = planned(self.shape)
+        folders, manifest = planned(self.shape)
+        self.manifest = dataclasses.replace(
+            manifest, ttl_s=TTL_S, hold_s=self.hold_s, publish=self.publish, compacts=self.compacts
+        )
         for path, files in folders.items():
+            self.server.make_folder(path)
             self.server.folders[path] = {name: Entry("file", content, 0.0) for name, content in files.items()}
 
     @property
     def chance(self) -> Random:
         return self.clockwork.chance
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return next(iter(records(self.shape)[1].values())).label_names
 
     def add_host(self, weather: Weather) -> Host:
         host = Host(
@@ -116,107 +136,27 @@ class Simulation:
         return host
 
     def store(self, host: Host, process: Process) -> PosixStore:
-        return PosixStore(Path(ROOT), system=SimSystem(self.clockwork, host.client, process))  # type: ignore[arg-type]
+        system: Any = SimSystem(self.clockwork, host.client, process)
+        return PosixStore(Path(ROOT), system=system, form=self.publish)
 
     def start(self, host: Host, what: str, body: Callable[[PosixStore], Any], *, after_s: float = 0.0) -> Process:
         """Start a process that runs `body` on a store of its host."""
         process = Process(name=what, host=host.name)
-        host.processes.append(process)
         self.clockwork.spawn(process, lambda: body(self.store(host, process)), after_s=after_s)
         return process
 
-    def start_agent(self, host: Host, *, after_s: float = 0.0) -> str:
-        """Start an agent; return its name."""
-        name = f"{host.name}-a{len(self.agents)}"
-        process = Process(name=name, host=host.name)
-        host.processes.append(process)
-        self.agents[name] = process
-        self.clockwork.spawn(process, lambda: self._agent(host, process), after_s=after_s)
-        return name
+    def run_files(self, store: PosixStore) -> RunFiles:
+        contexts, templates = records(self.shape)
+        return RunFiles(store=store, manifest=self.manifest, contexts=contexts, templates=templates)
 
-    def _agent(self, host: Host, process: Process) -> None:
-        """What `fsctx.agent.start.run_agent` does, with simulated time, threads and files."""
-        store = self.store(host, process)
-        world = self._world(host, process)
-        try:
-            baseline = orders.read_orders(store).last
-            leaving = Leaving(
-                baseline=baseline, deadline_s=None, margin_s=5.0, clock=world.clock, threads=world.threads
-            )
-            heartbeat = self._announce(store, process, world)
-        except FsctxError:
-            return  # its batch job fails, and another one comes
-        process.on_signal = lambda: leaving.leave_now("SIGTERM was received")
-        heartbeat.start(leaving.hear)
-        loop = self.loops[process.name] = self._assemble(store, host, world, heartbeat, leaving)
-        reason = "an error"
-        try:
-            reason = loop.run()
-        except FsctxError as error:
-            reason = f"failed: {error}"
-        heartbeat.stop(reason)
-        self.exits[process.name] = reason
-        self.clockwork.kill(process)
-
-    def _world(self, host: Host, process: Process) -> World:
-        return World(
-            clock=lambda: host.clock_offset_s + self.clockwork.now_s * host.clock_rate,
-            sleep=self.clockwork.pause,
-            threads=Threads(self.clockwork, process),  # type: ignore[arg-type]
-            is_dead=lambda record: record.process.host == host.name and self.agents[record.agent].is_dead,
-        )
-
-    def _announce(self, store: PosixStore, process: Process, world: World) -> Heartbeat:
-        name = process.name
-        record = AgentRecord(
-            agent=name,
-            process=ProcessName(host=process.host, boot_id="b", pid=1, started_ticks=1),
-            started="",
-            version="",
-            python="",
-            engine="fake",
-            device="cpu",
-            cores=1,
-            memory_bytes=1,
-        )
-        store.make_folder(names.agent_folder(name))
-        store.replace(names.agent_record(name), codec.encode(record))
-        events = EventLog(store, name, clock=world.clock, utc=lambda: "")
-        session = Session(agent=name, counter=0, progress=0, state=AgentState.STARTING, host=process.host, device="cpu")
-        heartbeat = Heartbeat(store, session, events, beat_s=TTL_S / BEATS_PER_TTL, threads=world.threads)
-        heartbeat.beat()
-        return heartbeat
-
-    def _assemble(self, store: PosixStore, host: Host, world: World, heartbeat: Heartbeat, leaving: Leaving) -> Loop:
-        engine = FakeEngine(self.engine, sleep=self.clockwork.pause)
-        parts = Parts(
-            run=self._run_files(store),
-            options=AgentOptions(cache=Path("/cache"), save_s=self.save_s),
-            world=world,
-            heartbeat=heartbeat,
-            leaving=leaving,
-            engine_for=lambda context: engine,
-            fetch=lambda context, engine: Fetched(path=Path(ROOT), source="node", seconds=0.0, bytes=0),
-            say=lambda line: None,
-        )
-        return assemble(parts)
-
-    def _run_files(self, store: PosixStore) -> RunFiles:
-        return _run_files(self.shape, store, self.manifest, self.hold_s)
-
-
-def _run_files(shape: Shape, store: PosixStore, manifest: Manifest, hold_s: float) -> RunFiles:
-    contexts, templates = _records(shape)
-    import dataclasses
-
-    timed = dataclasses.replace(manifest, ttl_s=TTL_S, hold_s=hold_s)
-    return RunFiles(store=store, manifest=timed, contexts=contexts, templates=templates)
+    def engine_of(self, agent: str) -> FakeEngine:
+        """Return an engine in simulated time that tells what it computes."""
+        return _ToldEngine(self, agent)
 
 
 @functools.cache
-def _records(shape: Shape) -> tuple[dict[str, Any], dict[str, Any]]:
-    from fsctx.protocol.manifest import Context
-
+def records(shape: Shape) -> tuple[dict[str, Context], dict[str, Template]]:
+    """Return the contexts and templates of a run."""
     folders, manifest = planned(shape)
     templates = {
         task.template: parse_template(folders[f"{ROOT}/templates"][f"{task.template}.toml"].decode(), where="t")
@@ -227,4 +167,35 @@ def _records(shape: Shape) -> tuple[dict[str, Any], dict[str, Any]]:
     return {digest: codec.decode(record, Context, where="c")}, templates
 
 
-__all__ = ["ROOT", "TTL_S", "Host", "Shape", "Simulation", "StoreError", "planned"]
+class _ToldEngine(FakeEngine):
+    def __init__(self, simulation: Simulation, agent: str) -> None:
+        super().__init__(simulation.engine, sleep=simulation.clockwork.pause)
+        self._simulation = simulation
+        self._agent = agent
+
+    def load(self, files: Path) -> FakeModel:
+        super().load(files)
+        return _ToldModel(self._simulation, self._agent)
+
+
+class _ToldModel(FakeModel):
+    def __init__(self, simulation: Simulation, agent: str) -> None:
+        super().__init__(simulation.engine, simulation.clockwork.pause)
+        self._simulation = simulation
+        self._agent = agent
+
+    def bind(self, task: BoundTask) -> FakeBound:
+        return _ToldBound(self._simulation, self._agent, task)
+
+
+class _ToldBound(FakeBound):
+    def __init__(self, simulation: Simulation, agent: str, task: BoundTask) -> None:
+        super().__init__(task, simulation.engine, simulation.clockwork.pause)
+        self._simulation = simulation
+        self._agent = agent
+        self._template = task.template.name
+
+    def infer(self, batch: Sequence[Encoded]) -> list[Verdict]:
+        verdicts = super().infer(batch)
+        self._simulation.computed += [Computed(self._agent, self._template, verdict.row) for verdict in verdicts]
+        return verdicts

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from fabricate import FabricatedRun, add_agent, fabricate, finish_all
+from fabricate import FabricatedRun, add_agent, fabricate, finish_all, finish_unit, lease_unit
 from rich.console import Console
 
 from fsctx.coordinator.collect import collect as collecting
 from fsctx.coordinator.progress import AgentView, RowCounts, RunState, Status, UnitCounts
 from fsctx.coordinator.status import read_status
 from fsctx.demo.closing import next_lines, proof_lines, time_lines
-from fsctx.demo.fleet import Fleet, choose_victim, fleet_of
+from fsctx.demo.fleet import Fleet, choose_victim, fleet_of, units_in_hand
 from fsctx.demo.folder import Try, new_try
 from fsctx.demo.follow import follow, is_time
 from fsctx.demo.screen import Lines, agents_line, screen_on
@@ -35,8 +35,8 @@ class FakeScreen:
         self.shown.append(status)
 
 
-def an_agent(name: str, state: AgentState = AgentState.RUNNING, *, rows: int = 0, rate: float = 0.0) -> AgentView:
-    return AgentView(agent=name, state=state, rows_per_s=rate, ledger=Ledger(rows_done=rows))
+def an_agent(name: str, state: AgentState = AgentState.RUNNING, *, rate: float = 0.0) -> AgentView:
+    return AgentView(agent=name, state=state, rows_per_s=rate)
 
 
 def a_status(agents: Iterable[AgentView] = (), *, done: int = 0, total: int = 90) -> Status:
@@ -77,12 +77,20 @@ def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
         new_try(tmp_path / "file", n_claims=30)
 
 
-def test_the_busiest_agent_is_killed_and_only_where_another_one_lives() -> None:
-    one, two = an_agent("one", rows=5), an_agent("two", rows=9)
-    assert choose_victim(a_status([one, two])) == two
-    assert choose_victim(a_status([one, an_agent("two", AgentState.LOADING)])) == one
-    assert choose_victim(a_status([one, an_agent("two", AgentState.LEFT)])) is None
-    assert choose_victim(a_status([an_agent("one", AgentState.LOADING), an_agent("two", AgentState.LOADING)])) is None
+def test_the_agent_with_most_in_hand_is_killed_and_only_where_another_one_lives() -> None:
+    one, two, gone = an_agent("one"), an_agent("two", AgentState.LOADING), an_agent("gone", AgentState.LEFT)
+    assert choose_victim(a_status([one, two]), {"one": 2, "two": 5}) == two
+    assert choose_victim(a_status([one, two]), {"one": 2}) == one
+    assert choose_victim(a_status([one, two]), {}) is None
+    assert choose_victim(a_status([one, gone]), {"one": 2, "gone": 9}) is None
+
+
+def test_units_in_hand_are_leased_and_not_done(tmp_path: Path) -> None:
+    run = fabricate(tmp_path / "run", n_rows=20, unit_rows=4)
+    for unit, owner in enumerate(("a", "a", "b")):
+        lease_unit(run, unit, agent=owner)
+    finish_unit(run, 1)
+    assert units_in_hand(run.store, run.geometry) == {"a": 1, "b": 1}
 
 
 def test_an_agent_is_killed_when_a_third_is_done() -> None:
@@ -107,14 +115,14 @@ def test_a_fleet_that_fails_leaves_an_order_to_stop(tmp_path: Path) -> None:
 def test_following_ends_with_the_run(tmp_path: Path) -> None:
     run = fabricate(tmp_path / "run")
     finish_all(run)
-    watched = follow(run.store, Fleet(run.store), FakeScreen())
+    watched = follow(run.store, run.geometry, Fleet(run.store), FakeScreen())
     assert (watched.killed, watched.status.state) == (None, RunState.DONE)
 
 
 def test_following_a_run_that_nobody_works_on_says_so(tmp_path: Path) -> None:
     run = fabricate(tmp_path / "run")
     with pytest.raises(NotComplete, match="all agents are gone with 0 of 10 claims done"):
-        follow(run.store, Fleet(run.store), FakeScreen())
+        follow(run.store, run.geometry, Fleet(run.store), FakeScreen())
 
 
 def test_a_log_gets_a_line_when_time_has_passed_and_something_changed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,7 +171,7 @@ def test_the_closing_words_give_the_proof(done: FabricatedRun) -> None:
 
 def test_the_closing_words_say_where_time_went(done: FabricatedRun) -> None:
     add_agent(done, "one", ledger=Ledger(rows_done=10, loads=2, load_s=3.0, infer_s=130.0))
-    text = "\n".join(time_lines(read_status(done.store)))
+    text = "\n".join(time_lines(read_status(done.store), n_rows=10))
     assert "load 3 s, infer 2 min" in text
     assert "2 loads of the model served 10 claims (5 a load)" in text
 

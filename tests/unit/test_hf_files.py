@@ -12,7 +12,7 @@ import smollm2  # noqa: E402
 from tiny_models import make_model  # noqa: E402
 
 from fsctx.agent.engines.base import BoundTask, Row  # noqa: E402
-from fsctx.agent.engines.hf import HfEngine  # noqa: E402
+from fsctx.agent.engines.hf.engine import HfEngine  # noqa: E402
 from fsctx.errors import EngineError, Misconfigured, OutOfMemory  # noqa: E402
 from fsctx.templates.load import load_template  # noqa: E402
 
@@ -76,7 +76,7 @@ def test_a_file_that_is_not_gguf_is_refused(tmp_path: Path) -> None:
 
 
 def test_running_out_of_memory_is_told_from_other_errors() -> None:
-    from fsctx.agent.engines.hf_errors import guarded
+    from fsctx.agent.engines.hf.errors import guarded
 
     def raising(error: Exception) -> None:
         raise error

@@ -13,8 +13,8 @@ from tiny_models import make_model  # noqa: E402
 
 from fsctx.agent.batching import Budget, infer_all  # noqa: E402
 from fsctx.agent.engines.base import Bound, BoundTask, Row  # noqa: E402
-from fsctx.agent.engines.hf import HfEngine  # noqa: E402
-from fsctx.agent.engines.hf_generate import GenerateBound  # noqa: E402
+from fsctx.agent.engines.hf.engine import HfEngine  # noqa: E402
+from fsctx.agent.engines.hf.generate import GenerateBound  # noqa: E402
 from fsctx.protocol.verdicts import Status, Verdict  # noqa: E402
 from fsctx.templates.load import load_template  # noqa: E402
 from fsctx.templates.model import Generation, Template  # noqa: E402
@@ -85,7 +85,7 @@ def test_what_is_drawn_depends_on_the_claim_and_not_on_batch_or_row(tmp_path: Pa
 
 
 def test_a_temperature_draws_by_the_softmax() -> None:
-    from fsctx.agent.engines.hf_write import Drawn
+    from fsctx.agent.engines.hf.write import Drawn
 
     logits = torch.tensor([[2.0, 0.0, 1.0]])
     n, temperature = 4000, 2.0

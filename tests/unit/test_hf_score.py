@@ -12,8 +12,8 @@ from tiny_models import CHAT_WITHOUT_SYSTEM, make_model  # noqa: E402
 
 from fsctx.agent.batching import Budget, infer_all  # noqa: E402
 from fsctx.agent.engines.base import BoundTask, Row  # noqa: E402
-from fsctx.agent.engines.hf import HfEngine, HfModel  # noqa: E402
-from fsctx.agent.engines.hf_score import ScoreBound  # noqa: E402
+from fsctx.agent.engines.hf.engine import HfEngine, HfModel  # noqa: E402
+from fsctx.agent.engines.hf.score import ScoreBound  # noqa: E402
 from fsctx.errors import Misconfigured  # noqa: E402
 from fsctx.protocol.verdicts import Status, Verdict  # noqa: E402
 from fsctx.templates.load import load_template, parse_template  # noqa: E402
@@ -54,7 +54,7 @@ def by_definition(folder: Path, template: Template, claim: str) -> list[float]:
     """Score as lm-evaluation-harness does, with nothing of the engine's own code."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from fsctx.agent.engines.hf_text import control_tokens
+    from fsctx.agent.engines.hf.text import control_tokens
     from fsctx.templates.render import Renderer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)

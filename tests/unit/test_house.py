@@ -37,6 +37,7 @@ TOUCHING_FILES = {
     "fsctx/cache": "works on the node's cache",
     "fsctx/coordinator/plan": "reads inputs and models; its workspace makes a run before anybody shares it",
     "fsctx/coordinator/collect": "writes what the user asked for, outside the run",
+    "fsctx/coordinator/doctor": "tries the system calls themselves, in a folder of its own",
     "fsctx/coordinator/submit/texts.py": "reads the submit templates that come with fsctx",
     "fsctx/templates": "reads template files",
     "fsctx/protocol/processes.py": "reads /proc",
@@ -48,8 +49,22 @@ TOUCHING_FILES = {
 HEAVY = ("torch", "transformers", "tokenizers", "pyarrow", "duckdb", "numpy", "sklearn", "scipy", "jinja2", "gguf")
 
 
+ENGINE_PACKAGES = {"torch", "transformers", "safetensors", "gguf", "tokenizers", "vllm", "accelerate"}
+ADAPTERS = re.compile(r"fsctx/agent/engines/(hf|vllm)/\w+\.py|fsctx/coordinator/plan/label_tokens\.py")
+"""The modules that may import engine packages."""
+
+
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """The top packages that a module imports anywhere."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
 
 
 def where(path: Path) -> str:
@@ -80,6 +95,11 @@ def test_functions_and_files_are_short(path: Path) -> None:
     long = [f.name for f in functions(ast.parse(text)) if (f.end_lineno or 0) - f.lineno >= MAX_FUNCTION_LINES]
     assert not long
     assert text.count("\n") <= MAX_FILE_LINES
+
+
+def test_engine_packages_are_imported_by_their_adapters_alone() -> None:
+    modules = {where(path): set(imports(ast.parse(path.read_text(encoding="utf-8")))) for path in SOURCES}
+    assert not [name for name, found in modules.items() if found & ENGINE_PACKAGES and not ADAPTERS.fullmatch(name)]
 
 
 def test_one_module_alone_spells_the_names_in_a_run() -> None:

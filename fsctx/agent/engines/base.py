@@ -57,7 +57,10 @@ class Bound(Protocol):
     """A resident model bound to one task."""
 
     def encode(self, rows: Sequence[Row]) -> list[Encoded]:
-        """Render and tokenise, without the device; one `Encoded` per row, in order. Thread-safe, never raises for a row."""
+        """Render and tokenise, without the device; one `Encoded` per row, in order.
+
+        Thread-safe; never raises for a row.
+        """
 
     def infer(self, batch: Sequence[Encoded]) -> list[Verdict]:
         """Compute the verdicts of rows that were not refused, in order, one each.

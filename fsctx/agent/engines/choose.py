@@ -1,5 +1,7 @@
 """From `--engine` to an engine."""
 
+import os
+
 from fsctx.agent.engines.base import Engine
 from fsctx.agent.engines.fake import FakeEngine, parse_options
 from fsctx.errors import InputError, Misconfigured
@@ -36,8 +38,9 @@ def make_engine(spec: str, *, device: str, dtype: str | None = None, kind: str =
 
 
 def _hf(device: str, dtype: str | None) -> Engine:
+    os.environ.setdefault("TQDM_DISABLE", "1")  # read when tqdm is imported: the only way to silence all its bars
     try:
-        from fsctx.agent.engines.hf import HfEngine
+        from fsctx.agent.engines.hf.engine import HfEngine
     except ImportError as error:
         raise Misconfigured(
             f"the hf engine needs a library that is not installed ({error}): pip install 'fsctx[hf]'"

@@ -9,7 +9,7 @@ from textwrap import shorten
 from fsctx.coordinator.collect.claims import Claims
 from fsctx.coordinator.collect.layout import collected_columns, read_tasks, shard_columns
 from fsctx.coordinator.collect.metrics import Maker, Tally, TaskMetrics
-from fsctx.coordinator.collect.proof import FailedUnit, Proof, prove
+from fsctx.coordinator.collect.proof import FailedUnit, Proof, prove, results_of
 from fsctx.coordinator.collect.rows import Source, interleave, parts_by_window
 from fsctx.coordinator.collect.writers import Writer, check_place, writer_for, writing
 from fsctx.errors import InputError, NotComplete
@@ -116,7 +116,9 @@ def _one_line(reason: str) -> str:
 def _source(store: Store, manifest: Manifest, claims: Claims) -> Source:
     tasks = read_tasks(store, manifest)
     columns = collected_columns(claims.schema, tasks)
-    return Source(store=store, manifest=manifest, tasks=tasks, claims=claims, columns=columns)
+    return Source(
+        store=store, manifest=manifest, tasks=tasks, claims=claims, results=results_of(store, manifest), columns=columns
+    )
 
 
 @contextlib.contextmanager

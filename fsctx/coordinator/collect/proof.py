@@ -1,7 +1,7 @@
 """The proof that every planned (claim, task) has exactly one verdict.
 
 It has two parts. `prove` lists folders and reads symlinks, nothing else: which units are published, and
-by which lease. `read_unit` then checks each unit's file as it is read: exactly the slice's rows, each once.
+by which lease. `Results.read` then checks each unit's file as it is read: exactly the slice's rows, each once.
 What both accept holds every row once; anything else raises and names the file.
 """
 
@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from fsctx.errors import Damaged, Missing
-from fsctx.protocol import failures, names, results, verdicts
+from fsctx.protocol import buckets, compaction, failures, names, results
+from fsctx.protocol.compaction import CompactedBuckets
 from fsctx.protocol.geometry import Geometry, Place, bucket_of
 from fsctx.protocol.manifest import Manifest
 from fsctx.store import Store
@@ -40,7 +41,7 @@ class Proof:
 
     geometry: Geometry
     generations: np.ndarray[Any, np.dtype[np.int32]]
-    """By unit: the generation of the lease whose verdicts count, else `NOT_DONE`."""
+    """By unit: the generation of the lease whose verdicts count (0 in a compacted bucket), else `NOT_DONE`."""
     failures: tuple[FailedUnit, ...]
     superseded: int
     """Result files that do not count: somebody else's was published first."""
@@ -87,19 +88,28 @@ def prove(store: Store, geometry: Geometry) -> Proof:
     generations = np.full(geometry.n_units, NOT_DONE, dtype=np.int32)
     given_up: list[FailedUnit] = []
     superseded = 0
+    known = buckets.compacted(store)
     with ThreadPoolExecutor(READERS) as pool:
-        for found in pool.map(lambda bucket: prove_bucket(store, geometry, bucket), range(geometry.n_buckets)):
+        for found in pool.map(lambda bucket: _prove(store, geometry, bucket, known), range(geometry.n_buckets)):
             generations[list(found.winners)] = list(found.winners.values())
             given_up.extend(found.failed)
             superseded += found.superseded
     return Proof(geometry=geometry, generations=generations, failures=tuple(given_up), superseded=superseded)
 
 
+def _prove(store: Store, geometry: Geometry, bucket: int, compacted: frozenset[int]) -> _BucketProof:
+    return _done(geometry, bucket) if bucket in compacted else prove_bucket(store, geometry, bucket)
+
+
 def prove_bucket(store: Store, geometry: Geometry, bucket: int) -> _BucketProof:
     """Look at one bucket: failures first, so that a unit done in between is seen as done."""
     given_up = store.list(names.bucket_folder(names.FAILED, bucket))
     listing = store.list(names.bucket_folder(names.RESULTS, bucket))
+    if not listing and buckets.is_compacted(store, bucket):
+        return _done(geometry, bucket)
     winners = dict(_winners(store, geometry, bucket, listing))
+    if len(winners) < sum(names.parse_published(name) is not None for name in listing):
+        return prove_bucket(store, geometry, bucket)  # it was compacted while we looked
     failed = (unit for name in given_up if (unit := names.parse_failed(name)) is not None and unit not in winners)
     files = (file for name in listing if (file := names.parse_result(name)))
     return _BucketProof(
@@ -107,6 +117,11 @@ def prove_bucket(store: Store, geometry: Geometry, bucket: int) -> _BucketProof:
         failed=tuple(_failed_units(store, geometry, failed)),
         superseded=sum(file.generation != winners.get(file.unit, file.generation) for file in files),
     )
+
+
+def _done(geometry: Geometry, bucket: int) -> _BucketProof:
+    """Return what is known of a compacted bucket."""
+    return _BucketProof(winners=dict.fromkeys(geometry.units_of(bucket), 0), failed=(), superseded=0)
 
 
 def _winners(store: Store, geometry: Geometry, bucket: int, listing: Iterable[str]) -> Iterator[tuple[int, int]]:
@@ -133,25 +148,50 @@ def _failed_units(store: Store, geometry: Geometry, units: Iterable[int]) -> Ite
         yield FailedUnit(unit=unit, reason=reason, rows=geometry.place(unit).n_rows)
 
 
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Reads the verdicts of a run's units, wherever they stand: the one place that knows."""
+
+    store: Store
+    manifest: Manifest
+    compacted: CompactedBuckets
+
+    def read(self, unit: int, labels: Sequence[str]) -> pa.Table | None:
+        """Read a unit's verdicts in the order of its rows; None if it is not published.
+
+        Raises:
+            Damaged: the published file is missing, unreadable, of another run or unit, or does not hold exactly
+                the rows of the unit's slice, each once.
+        """
+        own = tuple(labels)
+        winner = results.winning(self.store, unit)
+        if winner is None:
+            where, table = names.compacted(bucket_of(unit)), self._compacted(unit, own)
+        else:
+            where = names.result(bucket_of(unit), winner)
+            try:
+                table = compaction.read_result(self.store, self.manifest, own, winner)
+            except Missing:
+                table = self._compacted(unit, own)
+                if table is None:
+                    raise Damaged(f"{where} is published but not there: {_remedy(unit)}") from None
+        return None if table is None else in_row_order(table, self.manifest.geometry.place(unit), where=where)
+
+    def _compacted(self, unit: int, labels: tuple[str, ...]) -> pa.Table | None:
+        try:
+            return self.compacted.read(unit, labels)
+        except Missing:
+            return None
+
+
+def results_of(store: Store, manifest: Manifest) -> Results:
+    """Return what reads a run's verdicts."""
+    return Results(store, manifest, CompactedBuckets(store, manifest))
+
+
 def read_unit(store: Store, manifest: Manifest, unit: int, *, labels: Sequence[str]) -> pa.Table | None:
-    """Read a unit's verdicts in the order of its rows; None if it is not published.
-
-    The one place that knows where a unit's verdicts stand.
-
-    Raises:
-        Damaged: the published file is missing, unreadable, of another run or unit, or does not hold exactly
-            the rows of the unit's slice, each once.
-    """
-    winner = results.winning(store, unit)
-    if winner is None:
-        return None
-    where = names.result(bucket_of(unit), winner)
-    try:
-        with store.open(where) as file:
-            table = verdicts.from_parquet(file, run=manifest.run, unit=unit, labels=labels, where=where)
-    except Missing:
-        raise Damaged(f"{where} is published but not there: {_remedy(unit)}") from None
-    return in_row_order(table, manifest.geometry.place(unit), where=where)
+    """Read one unit's verdicts; see `Results.read`."""
+    return results_of(store, manifest).read(unit, labels)
 
 
 def in_row_order(table: pa.Table, place: Place, *, where: str) -> pa.Table:

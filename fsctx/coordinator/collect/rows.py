@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from fsctx.coordinator.collect.claims import Claims
 from fsctx.coordinator.collect.layout import Column, From, RunTask
-from fsctx.coordinator.collect.proof import READERS, Proof, read_unit
+from fsctx.coordinator.collect.proof import READERS, Proof, Results
 from fsctx.protocol.manifest import Manifest
 from fsctx.store import Store
 
@@ -59,6 +59,7 @@ class Source:
     manifest: Manifest
     tasks: tuple[RunTask, ...]
     claims: Claims
+    results: Results
     columns: tuple[Column, ...]
     """What is collected."""
 
@@ -74,7 +75,7 @@ def parts_by_window(source: Source, proof: Proof) -> Iterator[list[Part]]:
     Units that are not done by the proof, or vanished since, have no rows.
 
     Raises:
-        Damaged: see `read_unit` and `Claims`.
+        Damaged: see `Results.read` and `Claims`.
     """
     with ThreadPoolExecutor(READERS) as pool, contextlib.ExitStack() as at_end:
         at_end.callback(pool.shutdown, wait=False, cancel_futures=True)  # after an error, do not read on
@@ -125,7 +126,7 @@ def _start(pool: ThreadPoolExecutor, source: Source, proof: Proof, task: RunTask
         for position, number in enumerate(window.slices)
     }
     return {
-        position: pool.submit(read_unit, source.store, source.manifest, unit, labels=task.labels)
+        position: pool.submit(source.results.read, unit, task.labels)
         for position, unit in units.items()
         if proof.is_done(unit)
     }

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fsctx import __version__
+from fsctx.coordinator.mounts import mounts
+from fsctx.coordinator.plan.advice import Advice, advise
 from fsctx.coordinator.plan.draft import Draft, Input, check_options, draft
 from fsctx.coordinator.plan.hub import fetch_model
-from fsctx.coordinator.plan.patience import default_ttl, mounts
 from fsctx.coordinator.plan.report import Matches, report_new, report_standing, ttl_notes
 from fsctx.coordinator.plan.request import PlanReport, PlanRequest, Progress
 from fsctx.coordinator.plan.standing import check_same_plan
@@ -16,6 +17,7 @@ from fsctx.coordinator.plan.workspace import State, Workspace, look, occupied
 from fsctx.coordinator.plan.writing import Written, write_claims
 from fsctx.errors import InputError
 from fsctx.protocol import codec, names
+from fsctx.protocol.geometry import MAX_UNCOMPACTED_BUCKETS
 from fsctx.protocol.manifest import InputFile, Manifest, Task, read_manifest
 from fsctx.store import PosixStore, Store
 from fsctx.templates.gold import match_gold
@@ -34,16 +36,19 @@ def plan(request: PlanRequest, *, progress: Progress, fetch: Callable[[str], Pat
     check_options(request)
     store = PosixStore(request.run)
     standing = read_manifest(store) if look(request.run) is State.FINISHED else None
+    advice = advise(request.run, mounts(), is_new=standing is None)
     wanted = draft(request, fetch=fetch, progress=progress)
     if standing is None:
         with occupied(request.run) as workspace:
-            return _write_run(workspace, request, wanted, progress)
+            return _write_run(workspace, request, wanted, advice, progress)
     check_same_plan(store, standing, request, wanted)
     store.remove(names.PLANNING)
     return report_standing(store, standing, wanted)
 
 
-def _write_run(workspace: Workspace, request: PlanRequest, wanted: Draft, progress: Progress) -> PlanReport:
+def _write_run(
+    workspace: Workspace, request: PlanRequest, wanted: Draft, advice: Advice, progress: Progress
+) -> PlanReport:
     workspace.clear_shards()
     written = write_claims(workspace, wanted, request.unit_rows, progress)
     _check_unchanged(wanted.inputs)
@@ -52,10 +57,9 @@ def _write_run(workspace: Workspace, request: PlanRequest, wanted: Draft, progre
     _make_folders(workspace.store, written.geometry.n_buckets, progress)
     seen = [label for label in written.counts.labels if label is not None]
     matches = {t.template.name: match_gold(seen, t.template, request.gold) for t in wanted.templates}
-    ttl_s, kind = default_ttl(workspace.root, mounts())
-    manifest = _manifest(request, wanted, written, matches, ttl_s=request.ttl_s or ttl_s)
+    manifest = _manifest(request, wanted, written, matches, advice)
     workspace.finish(codec.encode_pretty(manifest))
-    notes = ttl_notes(manifest.ttl_s, advised_s=ttl_s, kind=kind)
+    notes = (*ttl_notes(manifest.ttl_s, advised_s=advice.ttl_s, kind=advice.kind), *advice.notes)
     return report_new(workspace.store, manifest, wanted, written, matches, notes)
 
 
@@ -86,7 +90,7 @@ def _make_folders(store: Store, n_buckets: int, progress: Progress) -> None:
         progress("making folders", bucket + 1, n_buckets)
 
 
-def _manifest(request: PlanRequest, wanted: Draft, written: Written, matches: Matches, *, ttl_s: float) -> Manifest:
+def _manifest(request: PlanRequest, wanted: Draft, written: Written, matches: Matches, advice: Advice) -> Manifest:
     return Manifest(
         run=f"{request.run.absolute().name}-{secrets.token_hex(4)}",
         version=__version__,
@@ -99,7 +103,9 @@ def _manifest(request: PlanRequest, wanted: Draft, written: Written, matches: Ma
         has_ids=wanted.layout.id is not None,
         columns=tuple(wanted.layout.extras),
         inputs=tuple(_input_file(item) for item in wanted.inputs),
-        ttl_s=ttl_s,
+        ttl_s=request.ttl_s or advice.ttl_s,
+        publish=advice.publish,
+        compacts=written.geometry.n_buckets > MAX_UNCOMPACTED_BUCKETS,
     )
 
 

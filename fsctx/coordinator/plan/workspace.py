@@ -71,7 +71,7 @@ def look(root: Path) -> State:
     if names.PLANNING in found:
         _refuse_living(root)
         return State.UNFINISHED
-    if found:
+    if found - {names.DOCTOR}:
         raise InputError(
             f"{root} is not empty and is no run (it holds {', '.join(sorted(found)[:5])}): "
             "choose a folder that does not exist yet for --run"

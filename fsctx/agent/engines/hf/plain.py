@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import torch
 
-from fsctx.agent.engines.hf_resident import Resident
-from fsctx.agent.engines.hf_text import Ids, Pair
+from fsctx.agent.engines.hf.resident import Resident
+from fsctx.agent.engines.hf.text import Ids, Pair
 
 
 def score_plainly(resident: Resident, rows: Sequence[Pair]) -> torch.Tensor:

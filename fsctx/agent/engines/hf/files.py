@@ -10,7 +10,7 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from fsctx.agent.engines.hf_errors import first_line
+from fsctx.agent.engines.hf.errors import first_line
 from fsctx.errors import Misconfigured, Unfit
 
 GGUF = ".gguf"

@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from fsctx.agent.engines.base import Row
-from fsctx.agent.engines.hf_errors import first_line
+from fsctx.agent.engines.hf.errors import first_line
 from fsctx.errors import Misconfigured
 from fsctx.templates.model import Message, Prompt, Template
 from fsctx.templates.render import Renderer

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from transformers import GenerationConfig
 
-from fsctx.agent.engines.hf_files import Loaded
+from fsctx.agent.engines.hf.files import Loaded
 
 _HEAD_ROWS = 16_384
 """Vocabulary entries per piece of the float32 head: bounds its copy in memory."""
@@ -17,9 +17,12 @@ _HEAD_ROWS = 16_384
 _WINDOWS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx")
 _LOCAL_WINDOWS = ("sliding_window", "attention_chunk_size", "original_max_position_embeddings")
 _NO_LIMIT = 1 << 40
-_BATCH_TOKENS_CPU = (64, 8192)
+_BATCH_TOKENS_CPU = (64, 512)
+"""A CPU gains nothing from more (measured), and rows of more different lengths are padded more."""
 _BATCH_TOKENS_GPU = (256, 16_384)
 _TRIAL_TOKENS = 64
+_BATCH_S = 2.0
+"""A batch on a CPU takes about so long: an agent that is told to leave finishes it first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,14 +82,14 @@ def tolerance(dtype: torch.dtype) -> float:
 
 
 def find_batch_tokens(resident: Resident) -> int:
-    """Return how many tokens a batch may have: about a second's work on a CPU, a share of a GPU's memory."""
+    """Return how many tokens a batch may have: some two seconds' work on a CPU, a share of a GPU's memory."""
     if resident.device.type == "cuda":
         config = resident.model.config.get_text_config()
         free, _ = torch.cuda.mem_get_info(resident.device)
         hidden, vocabulary = config.hidden_size, config.vocab_size
         bytes_per_token = 64 * hidden + 2 * vocabulary
         return _clamp(free // 2 // bytes_per_token, _BATCH_TOKENS_GPU)
-    return _clamp(int(_TRIAL_TOKENS / _trial_s(resident)), _BATCH_TOKENS_CPU)
+    return _clamp(int(_BATCH_S * _TRIAL_TOKENS / _trial_s(resident)), _BATCH_TOKENS_CPU)
 
 
 class Float32Head(nn.Module):

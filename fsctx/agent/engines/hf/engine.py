@@ -9,13 +9,13 @@ import transformers
 
 from fsctx.agent.device import preflight
 from fsctx.agent.engines.base import Bound, BoundTask
-from fsctx.agent.engines.hf_convert import convert_gguf
-from fsctx.agent.engines.hf_device import default_dtype
-from fsctx.agent.engines.hf_errors import guarded
-from fsctx.agent.engines.hf_files import read_model
-from fsctx.agent.engines.hf_generate import GenerateBound
-from fsctx.agent.engines.hf_resident import Resident, find_batch_tokens, make_resident
-from fsctx.agent.engines.hf_score import ScoreBound
+from fsctx.agent.engines.hf.convert import convert_gguf
+from fsctx.agent.engines.hf.device import default_dtype
+from fsctx.agent.engines.hf.errors import guarded
+from fsctx.agent.engines.hf.files import read_model
+from fsctx.agent.engines.hf.generate import GenerateBound
+from fsctx.agent.engines.hf.resident import Resident, find_batch_tokens, make_resident
+from fsctx.agent.engines.hf.score import ScoreBound
 
 
 class HfEngine:

@@ -17,8 +17,8 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
 
-from fsctx.agent.engines.hf_resident import Resident
-from fsctx.agent.engines.hf_text import Ids, Pair
+from fsctx.agent.engines.hf.resident import Resident
+from fsctx.agent.engines.hf.text import Ids, Pair
 from fsctx.errors import EngineError
 
 _PLAIN_LAYERS = (DynamicLayer, DynamicSlidingWindowLayer)

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from transformers import DynamicCache, LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 
-from fsctx.agent.engines.hf_resident import Resident
-from fsctx.agent.engines.hf_text import Ids
-from fsctx.agent.engines.hf_tree import PrefixLayer, common_length, compute_prefix
+from fsctx.agent.engines.hf.resident import Resident
+from fsctx.agent.engines.hf.text import Ids
+from fsctx.agent.engines.hf.tree import PrefixLayer, common_length, compute_prefix
 from fsctx.errors import EngineError
 from fsctx.templates.model import Generation
 

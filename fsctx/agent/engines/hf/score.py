@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import torch
 
 from fsctx.agent.engines.base import BoundTask, Encoded, Row
-from fsctx.agent.engines.hf_encode import encode_rows, refuse, sentinel_rows
-from fsctx.agent.engines.hf_errors import first_line, guarded
-from fsctx.agent.engines.hf_plain import score_plainly, score_sequences
-from fsctx.agent.engines.hf_resident import Resident, tolerance
-from fsctx.agent.engines.hf_text import Ids, LabelTokens, Pair, PromptTokens, control_tokens, fault_of_labels
-from fsctx.agent.engines.hf_tree import Tree, common_length
+from fsctx.agent.engines.hf.encode import encode_rows, refuse, sentinel_rows
+from fsctx.agent.engines.hf.errors import first_line, guarded
+from fsctx.agent.engines.hf.plain import score_plainly, score_sequences
+from fsctx.agent.engines.hf.resident import Resident, tolerance
+from fsctx.agent.engines.hf.text import Ids, LabelTokens, Pair, PromptTokens, control_tokens, fault_of_labels
+from fsctx.agent.engines.hf.tree import Tree, common_length
 from fsctx.errors import EngineError, Misconfigured, OutOfMemory
 from fsctx.protocol.verdicts import Status, Verdict
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fsctx.agent.engines.base import Encoded, Row
-from fsctx.agent.engines.hf_errors import first_line
+from fsctx.agent.engines.hf.errors import first_line
 from fsctx.errors import InputError
 from fsctx.protocol.verdicts import Status, Verdict
 from fsctx.templates.load import used_columns

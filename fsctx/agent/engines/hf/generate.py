@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import torch
 
 from fsctx.agent.engines.base import BoundTask, Encoded, Row
-from fsctx.agent.engines.hf_encode import encode_rows, refuse, sentinel_rows
-from fsctx.agent.engines.hf_errors import first_line, guarded
-from fsctx.agent.engines.hf_resident import Resident, tolerance
-from fsctx.agent.engines.hf_text import Ids, PromptTokens
-from fsctx.agent.engines.hf_write import Asked, Writer, checked_writer
+from fsctx.agent.engines.hf.encode import encode_rows, refuse, sentinel_rows
+from fsctx.agent.engines.hf.errors import first_line, guarded
+from fsctx.agent.engines.hf.resident import Resident, tolerance
+from fsctx.agent.engines.hf.text import Ids, PromptTokens
+from fsctx.agent.engines.hf.write import Asked, Writer, checked_writer
 from fsctx.errors import EngineError, Misconfigured, OutOfMemory
 from fsctx.protocol.verdicts import Status, Verdict
 from fsctx.templates.read_verdict import read_verdict

@@ -10,8 +10,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, AutoTokenizer
 
-from fsctx.agent.engines.hf_errors import first_line
-from fsctx.agent.engines.hf_files import read_model
+from fsctx.agent.engines.hf.errors import first_line
+from fsctx.agent.engines.hf.files import read_model
 from fsctx.errors import Damaged, Misconfigured, NoSpace
 
 _PROBE = "Is it true?\n 1234 – да, 是的 🙂"

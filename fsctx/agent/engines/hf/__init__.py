@@ -1,0 +1,1 @@
+"""The embedded engine: transformers and torch, which nothing outside of this package imports."""
