@@ -3,17 +3,19 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from fsctx.agent.careful import CAREFUL_FROM
 from fsctx.agent.decide import Leave, Wait
 from fsctx.agent.events import EventLog
 from fsctx.agent.heartbeat import Heartbeat
 from fsctx.agent.residency import Residency
+from fsctx.agent.runfiles import check_still_there
 from fsctx.agent.saver import Saver
 from fsctx.agent.scout import Found, Scout
 from fsctx.agent.slices import Slices
 from fsctx.agent.threads import Event
 from fsctx.agent.unitwork import UnitWork, begin
 from fsctx.agent.visit import Visit
-from fsctx.errors import Damaged, StoreError
+from fsctx.errors import Damaged, Missing, StoreError
 from fsctx.protocol.geometry import Geometry
 from fsctx.protocol.names import LeaseId
 
@@ -49,7 +51,7 @@ class Ahead:
             visit = self._open(found)
             if visit.works:
                 bound = self.residency.bound(visit.task)
-                if bound is not None:
+                if bound is not None and not visit.is_careful:
                     visit.encode(bound)
                 return visit
 
@@ -67,6 +69,8 @@ class Ahead:
                 step = self.scout.step(self.clock(), wanted)
             except StoreError as error:
                 self.events.add("store_error", error=str(error))
+                if isinstance(error, Missing):
+                    check_still_there(self.scout.store)
                 step = Wait(STORE_RETRY_S)
             match step:
                 case Found() | Leave():
@@ -87,6 +91,7 @@ class Ahead:
         try:
             rows = self.slices.read(place, self.columns(place.task))
             adopted = self.saver.adopt(lease_id, place) if lease_id.generation else None
+            attempts = self.saver.attempts(lease_id) if lease_id.generation >= CAREFUL_FROM else []
         except Damaged as error:
             self.events.add("unit_failed", unit=lease_id.unit, generation=lease_id.generation, reason=str(error))
             self.n_damaged += 1
@@ -96,7 +101,7 @@ class Ahead:
             self.events.add("store_error", unit=lease_id.unit, error=str(error))
             self.heartbeat.release(lease_id)
             return None
-        work = begin(lease_id, place, rows, adopted)
+        work = begin(lease_id, place, rows, adopted, attempts)
         self.events.add(
             "leased", unit=lease_id.unit, generation=lease_id.generation, rows=place.n_rows, adopted=work.n_adopted
         )

@@ -15,7 +15,7 @@ from fsctx.agent.limits import Limits
 from fsctx.agent.loop import Loop
 from fsctx.agent.options import AgentOptions
 from fsctx.agent.owners import Owners
-from fsctx.agent.pace import Pace
+from fsctx.agent.pace import MAX_UNITS, Pace
 from fsctx.agent.residency import ContextMode, Residency
 from fsctx.agent.runfiles import RunFiles
 from fsctx.agent.saver import Saver
@@ -32,6 +32,9 @@ BEATS_PER_TTL = 6
 
 GRACE_S = 20.0
 """How long an agent that leaves goes on trying to write what it computed."""
+
+SHARE = 32
+"""Nobody takes more than this part of a run at once."""
 
 Say = Callable[[str], None]
 """Tells a person something, in one line."""
@@ -81,9 +84,14 @@ def assemble(parts: Parts) -> Loop:
 
 def _limits(parts: Parts) -> Limits:
     manifest = parts.run.manifest
+    pace = Pace(
+        unit_rows=manifest.geometry.unit_rows,
+        hold_s=manifest.hold_s,
+        most_units=max(1, min(MAX_UNITS, manifest.geometry.n_units // SHARE)),
+    )
     return Limits(
         leaving=parts.leaving,
-        pace=Pace(unit_rows=manifest.geometry.unit_rows, hold_s=manifest.hold_s),
+        pace=pace,
         max_units=parts.options.max_units,
         is_one_by_one=parts.options.context != ContextMode.FULL,
     )
@@ -130,12 +138,19 @@ def _ahead(parts: Parts, residency: Residency, saver: Saver, limits: Limits) -> 
 def _scout(parts: Parts, limits: Limits) -> Scout:
     manifest, agent = parts.run.manifest, parts.heartbeat.agent
     chance = Random(int.from_bytes(hashlib.sha256(agent.encode()).digest()[:8]))
-    patience = Patience(ttl_s=manifest.ttl_s, stall_s=parts.options.stall_s)
+    patience = Patience(ttl_s=manifest.ttl_s, stall_s=parts.options.stall_s, race_factor=parts.options.race_factor)
+    owners = Owners(
+        store=parts.run.store,
+        me=agent,
+        patience=patience,
+        is_dead=parts.world.is_dead,
+        unit_s=lambda: limits.pace.unit_s,
+    )
     return Scout(
         store=parts.run.store,
         geometry=manifest.geometry,
         search=Search(manifest.geometry, manifest.tasks, chance),
-        owners=Owners(store=parts.run.store, me=agent, patience=patience, is_dead=parts.world.is_dead),
+        owners=owners,
         agent=agent,
         chance=chance,
         reason_to_leave=limits.reason,

@@ -6,6 +6,9 @@ from fsctx.agent.engines.base import Bound, Encoded
 from fsctx.errors import EngineError, Misconfigured, OutOfMemory, Unfit
 from fsctx.protocol.verdicts import Status, Verdict
 
+EVIDENCE = 16
+"""So many rows must fail, and none succeed, before the node is blamed rather than the rows."""
+
 _NOT_OF_THE_ROW = (Unfit, Misconfigured)
 """Errors that say nothing about the rows: they go to the caller."""
 
@@ -21,6 +24,33 @@ class Budget:
         self.tokens = max(1, min(self.tokens, tokens))
 
 
+class Health:
+    """Whether an engine ever computed a row here. One that only fails is no judge of the rows."""
+
+    def __init__(self) -> None:
+        self.n_failed = 0
+        self.has_succeeded = False
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether rows failed and none succeeded."""
+        return self.n_failed > 0 and not self.has_succeeded
+
+    def note(self, outcome: "list[Verdict] | Exception") -> None:
+        """Note what came of a batch, or of a row alone.
+
+        Raises:
+            Unfit: so many rows failed and none succeeded that the node is to blame.
+        """
+        if not isinstance(outcome, Exception):
+            self.has_succeeded = True
+            return
+        self.n_failed += 1
+        if self.is_in_doubt and self.n_failed >= EVIDENCE:
+            seen = f"each of {self.n_failed} rows failed here and none succeeded ({_reason(outcome)})"
+            raise Unfit(f"{seen}: try another node")
+
+
 def batches(encoded: Sequence[Encoded], budget_tokens: int) -> Iterator[list[Encoded]]:
     """Cut rows into batches, longest rows first, so that the tokens padded to the longest stay within the budget.
 
@@ -33,7 +63,12 @@ def batches(encoded: Sequence[Encoded], budget_tokens: int) -> Iterator[list[Enc
 
 
 def infer_all(
-    bound: Bound, encoded: Sequence[Encoded], *, budget: Budget, should_stop: Callable[[], bool]
+    bound: Bound,
+    encoded: Sequence[Encoded],
+    *,
+    budget: Budget,
+    should_stop: Callable[[], bool],
+    health: Health | None = None,
 ) -> Iterator[list[Verdict]]:
     """Compute the verdicts of rows, batch by batch; refused rows come out first.
 
@@ -42,7 +77,7 @@ def infer_all(
     batch; rows not reached by then have no verdict.
 
     Raises:
-        Unfit: the device is lost.
+        Unfit: the device is lost, or `health` says so.
         Misconfigured: the model can never do this task.
     """
     refused = [row.refused for row in encoded if row.refused is not None]
@@ -53,6 +88,8 @@ def infer_all(
         batch, rest = _cut(waiting.pop(), budget.tokens)
         waiting += [rest] if rest else []
         outcome = _attempt(bound, batch) if batch else []
+        if health is not None and (len(batch) == 1 or not isinstance(outcome, Exception)):
+            health.note(outcome)
         if not isinstance(outcome, Exception):
             yield outcome
         elif len(batch) == 1:
@@ -94,6 +131,9 @@ def _attempt(bound: Bound, batch: list[Encoded]) -> list[Verdict] | Exception:
 
 
 def _failed(row: Encoded, error: Exception) -> Verdict:
+    return Verdict(row=row.row, status=Status.ERROR, error=_reason(error))
+
+
+def _reason(error: Exception) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    reason = lines[0] if isinstance(error, EngineError) else f"{type(error).__name__}: {lines[0]}"
-    return Verdict(row=row.row, status=Status.ERROR, error=reason)
+    return lines[0] if isinstance(error, EngineError) else f"{type(error).__name__}: {lines[0]}"

@@ -48,6 +48,11 @@ class Behind:
         """Save the rows of a unit that are done, later. `work` must not change any more (see `UnitWork.snapshot`)."""
         self._submit(self._save, work)
 
+    def attempt(self, work: UnitWork, rows: tuple[int, ...]) -> None:
+        """Note which rows are tried now, after all that was handed over before; return when it is written."""
+        self._submit(lambda held: self._retrying(held)(self.saver.attempt, held, rows), work)
+        self.wait()
+
     def check(self) -> None:
         """Raise what went wrong on the thread, if anything did."""
         done = [future for future in self._futures if future.done()]

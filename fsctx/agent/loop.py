@@ -1,23 +1,27 @@
 """The agent's main loop: the device works, everything else is done ahead of it or behind it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fsctx.agent.ahead import Ahead
-from fsctx.agent.batching import Budget, infer_all
+from fsctx.agent.batching import Budget, Health, infer_all
 from fsctx.agent.behind import Behind
 from fsctx.agent.decide import Leave
-from fsctx.agent.engines.base import Bound
+from fsctx.agent.engines.base import Bound, Encoded
 from fsctx.agent.events import EventLog
 from fsctx.agent.heartbeat import Heartbeat
 from fsctx.agent.leaving import Interrupted
 from fsctx.agent.limits import Limits
 from fsctx.agent.residency import Changed, ContextMode, Residency
+from fsctx.agent.unitwork import UnitWork
 from fsctx.agent.visit import Visit
 from fsctx.errors import Damaged, FsctxError, Misconfigured, Unfit
 from fsctx.protocol.agents import AgentState
 from fsctx.protocol.verdicts import Verdict
+
+MAX_RESTARTS = 3
+"""So often is an engine loaded again that died; then the agent leaves, for another node."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,6 +43,8 @@ class Loop:
     """Why a task was refused, if one was."""
     _budget: Budget | None = None
     _saved_s: float = 0.0
+    _health: Health = field(default_factory=Health)
+    _n_restarts: int = 0
 
     def run(self) -> str:
         """Work until there is a reason to leave, and return it.
@@ -57,7 +63,7 @@ class Loop:
             self.worker.shutdown(wait=False, cancel_futures=True)
             self._say(AgentState.LEAVING)
             self.behind.finish()
-        if self.refusal is not None and not self.heartbeat.ledger.units_done:
+        if self.refusal is not None and self.ahead.scout.search.refuses_all:
             raise self.refusal
         return reason
 
@@ -143,16 +149,11 @@ class Loop:
         """Compute a visit, publishing each unit as soon as it is complete."""
         self._say(AgentState.RUNNING, unit=visit.works[0].lease_id.unit)
         began_s = self._saved_s = self.clock()
-        encoded, n_rows = visit.encode(bound), 0
-        assert self._budget is not None
-        self._hand_over(visit)
-        for verdicts in infer_all(
-            bound, encoded, budget=self._budget, should_stop=lambda: bool(self.limits.leaving.now)
-        ):
-            visit.take_in(verdicts)
-            n_rows += len(verdicts)
-            self._account(verdicts)
-            self._hand_over(visit)
+        try:
+            n_rows = self._infer_all(visit, bound)
+        except Unfit as error:
+            self._restart(visit, error)
+            return
         seconds = self.clock() - began_s
         self.heartbeat.count(infer_s=seconds)
         self.events.add("inferred", rows=n_rows, seconds=round(seconds, 3))
@@ -161,15 +162,67 @@ class Loop:
         self._save(visit)
         self.residency.after_visit()
 
+    def _infer_all(self, visit: Visit, bound: Bound) -> int:
+        self._hand_over(visit)
+        n_rows = self._infer(visit, bound, visit.encode(bound))
+        for work in [work for work in visit.works if work.care is not None]:
+            n_rows += self._infer_carefully(visit, work, bound)
+        self._publish_complete(visit)
+        return n_rows
+
+    def _restart(self, visit: Visit, error: Unfit) -> None:
+        """Save and give back what an engine did not finish that died; load it again, if not too often."""
+        self._n_restarts += 1
+        self.events.add("engine_died", error=str(error), restarts=self._n_restarts)
+        self._save(visit)
+        self.behind.wait()
+        self._give_back(visit)
+        self.residency.drop()
+        if self._n_restarts > MAX_RESTARTS or self._health.is_in_doubt:
+            raise error
+        self.say(f"the engine died ({error}); loading the model again")
+
+    def _infer(self, visit: Visit, bound: Bound, encoded: Sequence[Encoded]) -> int:
+        """Compute rows batch by batch; return how many were finished."""
+        assert self._budget is not None
+        n_rows = 0
+        computed = infer_all(bound, encoded, budget=self._budget, should_stop=self._should_stop, health=self._health)
+        for verdicts in computed:
+            visit.take_in(verdicts)
+            n_rows += len(verdicts)
+            self._account(verdicts)
+            self._hand_over(visit)
+        return n_rows
+
+    def _infer_carefully(self, visit: Visit, work: UnitWork, bound: Bound) -> int:
+        """Compute a unit group by group, telling beforehand which rows are tried: they may be the end of us."""
+        assert work.care is not None
+        rows, n_rows = {row.row: row for row in work.todo}, 0
+        for group in work.care.groups:
+            if not self._should_stop():
+                self.behind.attempt(work, group)
+                n_rows += self._infer(visit, bound, bound.encode([rows[row] for row in group]))
+                self._save(visit)
+        return n_rows
+
+    def _should_stop(self) -> bool:
+        return self.limits.leaving.now is not None
+
     def _hand_over(self, visit: Visit) -> None:
         """Publish what is complete; while a unit lasts long, save what is finished of it."""
-        for work in visit.pop_complete():
-            self.behind.publish(work)
+        if not self._health.is_in_doubt:
+            self._publish_complete(visit)
         if self.clock() - self._saved_s >= self.save_s:
             self._save(visit)
 
+    def _publish_complete(self, visit: Visit) -> None:
+        for work in visit.pop_complete():
+            self.behind.publish(work)
+
     def _save(self, visit: Visit) -> None:
         self._saved_s = self.clock()
+        if self._health.is_in_doubt:
+            return  # rows that failed here may do elsewhere
         for work in visit.works:
             if work.has_news:
                 self.behind.save(work.snapshot())

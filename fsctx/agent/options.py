@@ -20,6 +20,7 @@ class AgentOptions:
     walltime_s: float | None = None
     save_s: float | None = None
     stall_s: float = 1800.0
+    race_factor: float = 3.0
     fs_ops_per_s: float | None = None
     since_order: int | None = None
     submission: str | None = None

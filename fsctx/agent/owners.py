@@ -33,6 +33,10 @@ class Owners:
     me: str
     patience: Patience
     is_dead: Callable[[AgentRecord], bool]
+    unit_s: Callable[[], float | None] = lambda: None
+    """How long this agent needs for a unit, once it knows."""
+    _since_s: dict[LeaseId, float] = field(default_factory=dict)
+    """When a lease was seen first, by this agent's clock."""
     _of_lease: dict[LeaseId, str] = field(default_factory=dict)
     _owners: dict[str, _Owner] = field(default_factory=dict)
 
@@ -58,6 +62,7 @@ class Owners:
             owner_name = _nameless(lease_id) if owner_name is None else owner_name
             self._of_lease[lease_id] = owner_name
         owner = self._owners.setdefault(owner_name, _Owner())
+        self._since_s.setdefault(lease_id, now_s)
         if owner_name in (leases.NOBODY, self.me):
             owner.is_gone = owner_name == leases.NOBODY
             return
@@ -82,9 +87,16 @@ class Owners:
         owner = self._owners.get(self._of_lease.get(lease_id, "?"))
         if owner is None:
             return False
-        if owner.is_gone or str(lease_id) in owner.released:
+        if owner.is_gone or str(lease_id) in owner.released or self._is_straggler(lease_id, now_s):
             return True
         return owner.watch is not None and watch.is_silent(owner.watch, now_s, self.patience)
+
+    def _is_straggler(self, lease_id: LeaseId, now_s: float) -> bool:
+        """Whether a live holder is so slow that a race is worth the work: the first result counts."""
+        unit_s, since_s = self.unit_s(), self._since_s.get(lease_id)
+        if not self.patience.race_factor or unit_s is None or since_s is None:
+            return False
+        return now_s - since_s >= max(self.patience.race_factor * unit_s, self.patience.race_from_s)
 
     def _looked_s(self, owner_name: str) -> float:
         owner = self._owners.get(owner_name)

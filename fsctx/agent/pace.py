@@ -1,6 +1,6 @@
 """How many units to hold, from the speed that was measured. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MAX_UNITS = 64
 """So many units at most are taken per visit, however small they are."""
@@ -16,6 +16,8 @@ class Pace:
     unit_rows: int
     hold_s: float
     """How many seconds of work to hold, half of it on the device and half of it ahead."""
+    most_units: int = MAX_UNITS
+    """So many at most, so that in a small run everybody gets some."""
     rows_per_s: float = 0.0
 
     def after(self, rows: int, seconds: float) -> "Pace":
@@ -24,12 +26,17 @@ class Pace:
             return self
         measured = rows / seconds
         mixed = _NEWEST * measured + (1 - _NEWEST) * self.rows_per_s if self.rows_per_s else measured
-        return Pace(unit_rows=self.unit_rows, hold_s=self.hold_s, rows_per_s=mixed)
+        return replace(self, rows_per_s=mixed)
+
+    @property
+    def unit_s(self) -> float | None:
+        """How long a unit takes here; None until it is known."""
+        return self.unit_rows / self.rows_per_s if self.rows_per_s else None
 
     def units_wanted(self) -> int:
         """Return how many units to take for the next visit."""
         half = int(self.hold_s / 2 * self.rows_per_s / self.unit_rows)
-        return max(1, min(half, MAX_UNITS))
+        return max(1, min(half, self.most_units))
 
     def fits(self, left_s: float | None) -> bool:
         """Whether to begin a unit in the seconds that are left; one longer than `hold_s` is saved in parts."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from fsctx.errors import InputError, Missing
 from fsctx.protocol import names
 from fsctx.protocol.manifest import Context, Manifest, read_context, read_manifest
 from fsctx.store import Store
@@ -42,3 +43,19 @@ def read_run(store: Store) -> RunFiles:
         name = names.template(task.template)
         templates[task.template] = parse_template(store.read(name).decode(), where=f"{store.root}/{name}")
     return RunFiles(store=store, manifest=manifest, contexts=contexts, templates=templates)
+
+
+def check_still_there(store: Store) -> None:
+    """Look whether the run stands as it did when the agent started.
+
+    Raises:
+        InputError: it is gone; to wait for it would be to wait for ever.
+        StoreError: the filesystem refused.
+    """
+    try:
+        store.read(names.MANIFEST)
+    except Missing:
+        raise InputError(
+            f"{store.root} is gone (removed, moved or unmounted while this agent worked on it): "
+            "put it back and start agents again"
+        ) from None

@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from fsctx.agent.unitwork import UnitWork, merge_saved
 from fsctx.errors import Damaged, Missing
-from fsctx.protocol import buckets, failures, names, results, verdicts
+from fsctx.protocol import attempts, buckets, failures, names, results, verdicts
+from fsctx.protocol.attempts import Attempt
 from fsctx.protocol.failures import Failure
 from fsctx.protocol.geometry import Place, bucket_of
 from fsctx.protocol.names import LeaseId
@@ -45,6 +46,14 @@ class Saver:
         """Save the rows that are done, for whoever holds the unit next."""
         name = names.partial(bucket_of(work.lease_id.unit), work.lease_id)
         self.store.replace(name, self._bytes(work))
+
+    def attempt(self, work: UnitWork, rows: tuple[int, ...]) -> None:
+        """Note which rows are tried now."""
+        attempts.write_attempt(self.store, work.lease_id, rows)
+
+    def attempts(self, lease_id: LeaseId) -> list[Attempt]:
+        """Return what earlier holders of a unit tried last, oldest first."""
+        return attempts.read_attempts(self.store, lease_id.unit)
 
     def adopt(self, lease_id: LeaseId, place: Place) -> pa.Table | None:
         """Return the rows that earlier holders of a unit saved; None if there are none.
@@ -93,3 +102,5 @@ class Saver:
         """Remove a published unit's partials: they are of no more use to anybody."""
         for saved in self._saved_names(lease_id.unit):
             self.store.remove(names.partial(bucket_of(saved.unit), saved))
+        for name in attempts.attempts_names(self.store, lease_id.unit) if lease_id.generation else ():
+            self.store.remove(name)

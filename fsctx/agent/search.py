@@ -59,6 +59,11 @@ class Search:
         self.begin_round(self._unfinished)
 
     @property
+    def refuses_all(self) -> bool:
+        """Whether there is no task that this agent can do."""
+        return len(self._refused) == len(self._tasks)
+
+    @property
     def unfinished(self) -> list[int]:
         """Buckets in which some unit may still be open to this agent."""
         return [bucket for bucket in self._unfinished if self._is_wanted(bucket)]

@@ -12,16 +12,16 @@ from fsctx.agent import host
 from fsctx.agent.assembly import BEATS_PER_TTL, Parts, Say, assemble
 from fsctx.agent.device import DeviceInfo, preflight
 from fsctx.agent.engines.base import Engine
-from fsctx.agent.engines.choose import make_engine
+from fsctx.agent.engines.choose import check_engine, make_engine
 from fsctx.agent.events import EventLog
 from fsctx.agent.heartbeat import Heartbeat
 from fsctx.agent.leaving import Leaving
 from fsctx.agent.loop import Loop
 from fsctx.agent.options import AgentOptions
-from fsctx.agent.runfiles import RunFiles, read_run
+from fsctx.agent.runfiles import RunFiles, check_still_there, read_run
 from fsctx.agent.sources import source_of_files
 from fsctx.agent.world import World
-from fsctx.errors import Damaged, FsctxError
+from fsctx.errors import Damaged, FsctxError, StoreError
 from fsctx.protocol import codec, names, orders, processes
 from fsctx.protocol.agents import AgentRecord, AgentState, Session
 from fsctx.protocol.manifest import Context
@@ -86,7 +86,7 @@ def _patience(leaving: Leaving, world: World) -> Callable[[float], None]:
 
 
 def _engines(run: RunFiles, options: AgentOptions, device: DeviceInfo) -> Callable[[Context], Engine]:
-    """Return what makes each kind of context's engine once; the first one is made now, to check the options."""
+    """Check the options, and return what makes each kind of context's engine, once, when it is needed."""
     made: dict[str, Engine] = {}
 
     def engine_for(context: Context) -> Engine:
@@ -94,7 +94,8 @@ def _engines(run: RunFiles, options: AgentOptions, device: DeviceInfo) -> Callab
             made[context.kind] = make_engine(options.engine, device=device.spec, dtype=options.dtype, kind=context.kind)
         return made[context.kind]
 
-    engine_for(next(iter(run.contexts.values())))
+    for context in run.contexts.values():
+        check_engine(options.engine, dtype=options.dtype, kind=context.kind)
     return engine_for
 
 
@@ -150,6 +151,8 @@ def _see_out(loop: Loop, heartbeat: Heartbeat, meter: Meter, say: Say) -> int:
         reason = loop.run()
     except FsctxError as error:
         reason = str(error)
+        if isinstance(error, StoreError):
+            check_still_there(loop.ahead.scout.store)
         raise
     finally:
         heartbeat.events.add("left", reason=reason, fs_calls=meter.by_kind())

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fsctx.agent.careful import CAREFUL_FROM, Care, take_care
 from fsctx.agent.engines.base import Row
+from fsctx.protocol.attempts import Attempt
 from fsctx.protocol.geometry import Place
 from fsctx.protocol.names import LeaseId
 from fsctx.protocol.verdicts import Origin, Status, Verdict, to_table
@@ -23,6 +25,8 @@ class UnitWork:
     adopted: pa.Table | None = None
     """Rows that earlier holders saved, as they computed them."""
     verdicts: list[Verdict] = field(default_factory=list)
+    care: Care | None = None
+    """Set where earlier holders died again and again."""
     n_saved: int = 0
     """How many of `verdicts` were handed over to be saved."""
 
@@ -53,17 +57,31 @@ class UnitWork:
         return whole.sort_by("row")
 
 
-def begin(lease_id: LeaseId, place: Place, rows: Sequence[Row], adopted: pa.Table | None) -> UnitWork:
-    """Return a unit's work: rows already adopted are done, and empty claims need no engine."""
+def begin(
+    lease_id: LeaseId,
+    place: Place,
+    rows: Sequence[Row],
+    adopted: pa.Table | None = None,
+    attempts: Sequence[Attempt] = (),
+) -> UnitWork:
+    """Return a unit's work: rows already adopted are done, and empty claims need no engine.
+
+    `attempts` are those of earlier holders: from generation `CAREFUL_FROM` on they tell what to be careful with.
+    """
     done = set() if adopted is None else set(adopted.column("row").to_pylist())
     todo = [row for row in rows if row.row not in done]
-    empty = [row for row in todo if not row.claim.strip()]
+    refused = {row.row: "the claim is empty" for row in todo if not row.claim.strip()}
+    care = None
+    if lease_id.generation >= CAREFUL_FROM:
+        care = take_care([row.row for row in todo if row.row not in refused], attempts)
+        refused |= dict.fromkeys(care.given_up, "agents died again and again while they computed this row alone")
     return UnitWork(
         lease_id=lease_id,
         place=place,
-        todo=[row for row in todo if row.claim.strip()],
+        todo=[row for row in todo if row.row not in refused],
         adopted=adopted,
-        verdicts=[Verdict(row=row.row, status=Status.ERROR, error="the claim is empty") for row in empty],
+        verdicts=[Verdict(row=row, status=Status.ERROR, error=why) for row, why in refused.items()],
+        care=care,
     )
 
 

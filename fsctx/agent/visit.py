@@ -21,10 +21,15 @@ class Visit:
     def __post_init__(self) -> None:
         self._work_of_row = {row.row: work for work in self.works for row in work.todo}
 
+    @property
+    def is_careful(self) -> bool:
+        """Whether the holders of a unit died again and again: then not even its tokenising is done ahead."""
+        return any(work.care is not None for work in self.works)
+
     def encode(self, bound: Bound) -> Sequence[Encoded]:
-        """Tokenise all rows, unless that is done."""
+        """Tokenise all rows that need no care, unless that is done."""
         if self.encoded is None:
-            self.encoded = bound.encode([row for work in self.works for row in work.todo])
+            self.encoded = bound.encode([row for work in self.works if work.care is None for row in work.todo])
         return self.encoded
 
     def take_in(self, verdicts: Iterable[Verdict]) -> None:

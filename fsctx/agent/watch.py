@@ -19,6 +19,10 @@ class Patience:
     ttl_s: float
     stall_s: float
     """How long the progress of a running agent may stand still while its heart beats."""
+    race_factor: float = 3.0
+    """A live holder that keeps a unit for so many times what it takes here is raced; 0 is never."""
+    race_from_s: float = 10.0
+    """… but not before it was watched for so long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,13 @@ import click
     default=None,
     help="Make at most so many calls a second to the shared filesystem, by waiting.",
 )
+@click.option(
+    "--race",
+    type=click.FloatRange(min=0),
+    default=3.0,
+    show_default=True,
+    help="With nothing else to do, race an agent that keeps a unit so many times longer than it takes here; 0: never.",
+)
 @click.option("--no-peers", is_flag=True, help="Neither serve nor ask other nodes' caches.")
 @click.option("--submission", default=None, hidden=True)
 @click.option("--since-order", type=int, default=None, hidden=True)
@@ -67,6 +74,7 @@ def agent(run: Path, cache: Path | None, **asked: Any) -> int:
         walltime_s=asked["walltime"],
         save_s=asked["save_every"],
         stall_s=asked["stall"],
+        race_factor=asked["race"],
         fs_ops_per_s=asked["fs_ops_per_s"],
         since_order=asked["since_order"],
         submission=asked["submission"],

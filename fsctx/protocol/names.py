@@ -97,6 +97,11 @@ def partial(bucket: int, lease_id: LeaseId) -> str:
     return f"{PARTIAL}/{bucket:06d}/{lease_id}.parquet"
 
 
+def attempt(bucket: int, lease_id: LeaseId) -> str:
+    """Return the name of the record of what a careful holder tries."""
+    return f"{PARTIAL}/{bucket:06d}/{lease_id}.trying"
+
+
 def failed(bucket: int, unit: int) -> str:
     """Return the name of the record that a unit was given up."""
     return f"{FAILED}/{bucket:06d}/{unit:08d}.json"
@@ -145,6 +150,11 @@ def parse_lease(name: str) -> LeaseId | None:
 def parse_result(name: str) -> LeaseId | None:
     """Read a lease from a name of verdicts or of a partial; None if it is not one."""
     return _parse(_RESULT, name)
+
+
+def parse_attempt(name: str) -> LeaseId | None:
+    """Read a lease from the name of an attempt; None if it is not one."""
+    return parse_lease(name.removesuffix(".trying")) if name.endswith(".trying") else None
 
 
 def parse_published(name: str) -> int | None:

@@ -8,20 +8,21 @@ from pathlib import Path
 
 import pytest
 from crash.fleet import (
-    PATIENCE_S,
     agent,
     assert_done_once,
     end_of,
     faulty_agent,
     fingerprints,
     finish,
+    is_frozen,
     quick_run,
+    sessions,
     wait_for,
     watched,
 )
 from e2e.running import n_published
 
-from fsctx.store import PosixStore
+from fsctx.protocol.agents import AgentState
 
 SLOW = "fake:rows_per_s=40,batch_tokens=8"
 
@@ -108,20 +109,19 @@ def test_an_agent_whose_run_was_removed_ends_soon_with_one_clear_line(tmp_path: 
         run.root.rename(tmp_path / "gone")
         shutil.rmtree(tmp_path / "gone")
         code, said = end_of(orphan)
-    assert code == 2
+    assert code == 2, said
     assert "Traceback" not in said
-    assert str(run.root) in said.splitlines()[-1]
+    assert said.splitlines()[-1].startswith(f"fsctx: {run.root} is gone")
     assert not run.root.exists()
 
 
 def test_an_idle_agent_whose_run_was_removed_ends_soon_too(tmp_path: Path) -> None:
-    run = quick_run(tmp_path / "run", n_rows=20)
-    with watched(faulty_agent(run, "create results/ 1 before stop")) as frozen, watched(agent(run)) as orphan:
-        wait_for(lambda: n_published(run) >= 1)
-        run.root.rename(tmp_path / "gone")
-        code, said = end_of(orphan)
-        frozen.kill()
-    assert code == 2
-    assert str(run.root) in said.splitlines()[-1]
-    assert PosixStore(tmp_path / "gone").list("agents")
-    assert PATIENCE_S
+    run = quick_run(tmp_path / "run", ttl_s=6.0, n_rows=20)
+    with watched(faulty_agent(run, "create results/ 1 before stop")) as frozen:
+        wait_for(lambda: is_frozen(frozen))
+        with watched(agent(run)) as idle:
+            wait_for(lambda: AgentState.WAITING in {session.state for session in sessions(run)})
+            run.root.rename(tmp_path / "gone")
+            code, said = end_of(idle)
+    assert code == 2, said
+    assert said.splitlines()[-1].startswith(f"fsctx: {run.root} is gone")

@@ -126,7 +126,7 @@ class SimSystem:
     def _write(self, what: str, path: str, content: bytes) -> None:
         self._check_room()
         self._server.put(what, path, Entry(FILE, content, self._clockwork.now_s))
-        self._client.cached[path] = content
+        self._client.cached[path] = (self._clockwork.now_s, content)
 
     def _check_absent(self, path: str) -> None:
         if self._server.get(path) is not None:
@@ -137,11 +137,12 @@ class SimSystem:
             refuse(errno.ENOSPC)
 
     def _content(self, path: str, entry: Entry) -> bytes:
-        """Return a file's content, or what this client read or wrote before, if that changed some seconds ago."""
-        lag_s, cached = self._client.weather.content_lag_s, self._client.cached.get(path)
-        if cached is not None and self._clockwork.now_s - entry.since_s < lag_s * self._chance.random():
-            return cached
-        self._client.cached[path] = entry.content
+        """Return a file's content, or what this client saw of it some seconds ago."""
+        now_s, lag_s = self._clockwork.now_s, self._client.weather.content_lag_s
+        seen_s, content = self._client.cached.get(path, (-1e9, b""))
+        if lag_s and now_s - seen_s < lag_s * self._chance.random():
+            return content
+        self._client.cached[path] = (now_s, entry.content)
         return entry.content
 
     def _look_up(self, what: str, path: str, use: Callable[[Entry], Any]) -> Any:

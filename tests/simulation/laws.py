@@ -6,6 +6,7 @@ from fsctx.agent.watch import FRESH
 from fsctx.errors import Damaged
 from fsctx.protocol import agents, codec, names
 from fsctx.protocol.agents import AgentState, Session
+from fsctx.protocol.failures import Failure
 from fsctx.protocol.geometry import bucket_of
 from fsctx.protocol.leases import Lease
 from fsctx.protocol.names import LeaseId
@@ -32,6 +33,8 @@ class Laws:
     """Leases that ever were."""
     beats: dict[str, tuple[float, Session]] = field(default_factory=dict)
     """Agent → when its session last changed on the server, and to what."""
+    given_up: set[LeaseId] = field(default_factory=set)
+    """Leases whose holder listed the unit as failed: `retry` takes the next generation."""
     gaps_s: dict[str, float] = field(default_factory=dict)
     """Agent → how long before its last beat the one before was."""
 
@@ -130,6 +133,10 @@ class Laws:
     def _check_failure(self, rest: str) -> None:
         """Law 11: a unit is given up only where something is wrong with it."""
         unit = names.parse_failed(rest.rpartition("/")[2])
+        entry = self.simulation.server.get(f"{ROOT}/{names.FAILED}/{rest}")
+        if entry is not None:
+            failure = codec.decode(entry.content, Failure, where=rest)
+            self.given_up.add(LeaseId(failure.unit, failure.generation))
         if unit is None or self.simulation.manifest.geometry.place(unit).shard not in self.simulation.damaged_shards:
             raise LawBroken(f"law 11: {rest} was listed as failed without a cause")
 
@@ -164,6 +171,8 @@ class Laws:
             raise LawBroken(f"law 7: {name} was taken from {owner}, whose heart beat")
 
     def _may_lose(self, owner: str, lease_id: LeaseId) -> bool:
+        if lease_id in self.given_up:
+            return True
         process = self.simulation.agents[owner]
         beat_s, session = self.beats.get(owner, (0.0, None))
         if process.is_dead or session is None or session.state == AgentState.LEFT:

@@ -127,7 +127,8 @@ class Client:
     weather: Weather
     absent: dict[str, float] = field(default_factory=dict)
     """Path → until when it is remembered as absent."""
-    cached: dict[str, bytes] = field(default_factory=dict)
+    cached: dict[str, tuple[float, bytes]] = field(default_factory=dict)
+    """Path → when this client saw it, and what."""
 
     def forget(self, path: str) -> None:
         self.absent.pop(path, None)

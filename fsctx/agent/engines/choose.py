@@ -19,22 +19,33 @@ def make_engine(spec: str, *, device: str, dtype: str | None = None, kind: str =
         InputError: no such engine, option or dtype.
         Misconfigured: the engine's libraries are not installed.
     """
+    name, options = check_engine(spec, dtype=dtype, kind=kind)
+    return FakeEngine(parse_options(options)) if name == "fake" else _hf(device, dtype)
+
+
+def check_engine(spec: str, *, dtype: str | None = None, kind: str = "hf") -> tuple[str, str]:
+    """Return the engine's own name and its options, without importing it.
+
+    Raises:
+        InputError: no such engine, option or dtype.
+    """
     if dtype is not None and dtype not in DTYPES:
         raise InputError(f"--dtype {dtype}: use one of {', '.join(DTYPES)}")
     name, _, options = spec.partition(":")
-    if name == "auto":
+    if name == "auto" and not options:
         name = "fake" if kind == "fake" else "hf"
     match name:
         case "fake":
-            return FakeEngine(parse_options(options))
-        case "hf" if not options:
-            return _hf(device, dtype)
-        case "hf":
+            parse_options(options)
+        case "hf" if options:
             raise InputError(f"--engine {spec}: the hf engine takes no options")
+        case "hf":
+            pass
         case "vllm":
             raise InputError("--engine vllm is not in this version: use hf")
         case _:
             raise InputError(f"--engine {spec}: use auto, hf or fake[:option=value,…]")
+    return name, options
 
 
 def _hf(device: str, dtype: str | None) -> Engine:

@@ -43,6 +43,10 @@ class FakeOptions:
     """This row kills the process by SIGKILL."""
     hang_row: int = -1
     """This row takes a day."""
+    broken: int = 0
+    """1: every batch fails."""
+    lost_after: int = 0
+    """After so many batches the device is lost, until the model is loaded again; 0 is never."""
     unfit: int = 0
     """1: loading says that the device cannot hold the model."""
 
@@ -113,6 +117,7 @@ class FakeBound:
         self._task = task
         self._options = options
         self._sleep = sleep
+        self._n_batches = 0
 
     def encode(self, rows: Sequence[Row]) -> list[Encoded]:
         """See `Bound.encode`. A word is a token."""
@@ -139,6 +144,11 @@ class FakeBound:
             os.kill(os.getpid(), signal.SIGKILL)
         if options.hang_row in rows:
             self._sleep(86_400.0)
+        self._n_batches += 1
+        if options.lost_after and self._n_batches > options.lost_after:
+            raise Unfit("the fake device is lost, as it was asked to be")
+        if options.broken:
+            raise EngineError("the fake engine was asked to fail on every row")
         if options.oom_rows and n_rows > options.oom_rows:
             raise OutOfMemory(f"a batch of {n_rows} rows does not fit {options.oom_rows}")
         if options.fail_row in rows:

@@ -20,7 +20,7 @@ from fsctx.store.probing import ProbeSystem
 
 RACERS = 4
 NAMES = 2000
-LIMIT_S = 4.0
+LIMIT_S = 3.0
 """A race ends after so long, on a filesystem too slow for all names."""
 
 
@@ -56,12 +56,15 @@ def scratch(root: Path, system: ProbeSystem) -> Iterator[str]:
 def _check_usable(root: Path, folder: str, system: ProbeSystem) -> None:
     try:
         system.listdir(str(root))
-        with full_disk_told(str(root)):
-            system.make_folder(folder)
     except FileNotFoundError:
         raise InputError(f"{root} does not exist: make it, or pass a folder on the filesystem to look at") from None
     except NotADirectoryError:
         raise InputError(f"{root} is a file: pass a folder on the filesystem to look at") from None
+    except OSError as error:
+        raise InputError(f"{root} cannot be listed ({error.strerror}): pass a folder that you may use") from None
+    try:
+        with full_disk_told(str(root)):
+            system.make_folder(folder)
     except OSError as error:
         raise InputError(
             f"{root} cannot be written to ({error.strerror}): pass a folder that you may write to, as agents will"

@@ -17,6 +17,8 @@ LONGEST_PAUSE_S = 0.05
 PATIENCE_S = 120.0
 """How long one waits for the other's next word: longer than any filesystem was seen to hide a name."""
 
+FAREWELL_S = 20.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
@@ -74,6 +76,13 @@ class Line:
         """Say a word and hear the other's of the same step: afterwards both are there."""
         self.say(word)
         return self.hear(word.step)
+
+    def part(self) -> None:
+        """End the talk: `a`, who takes the folder away, waits until `b` needs nothing more. A lost farewell is no harm."""
+        if self.side == "b":
+            self.say(Word(step="farewell"))
+        else:
+            self.watch(lambda: f"b.{self._heard}" in self.store.list(""), FAREWELL_S)
 
     def until(self, is_so: Callable[[], bool], what: str) -> float:
         """Look again and again until something is so; return after how many seconds it was.

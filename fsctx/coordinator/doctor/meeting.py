@@ -88,6 +88,7 @@ def meet(seat: Seat) -> Meeting:
     for form in Form:
         seat.progress(f"race with {hello.host}: {form}")
         trials[form] = _race(seat, form)
+    seat.line.part()
     return Meeting(
         peer=hello.host,
         is_same_host=hello.boot_id.split("/")[0] == boot_id().split("/")[0],

@@ -1,0 +1,28 @@
+"""Agents compact the buckets that they finish, while others work and one is killed."""
+
+import signal
+from pathlib import Path
+
+from e2e.running import events, finish, running, start_agent, wait_until
+from fabricate import fabricate
+from fsctx.coordinator.collect.collect import Request, collect
+from fsctx.protocol import buckets, names
+
+
+def test_a_finished_run_of_many_units_leaves_a_file_per_bucket(tmp_path: Path) -> None:
+    run = fabricate(tmp_path / "run", n_rows=1200, unit_rows=2, slices_per_shard=256)
+    manifest = run.root / names.MANIFEST
+    manifest.write_text(manifest.read_text().replace('"compacts": false', '"compacts": true'))
+    with running(run.root, "--engine", "fake:rows_per_s=300") as victim:
+        wait_until(lambda: len(events(run, "published")) > 10 or victim.poll() is not None)
+        victim.send_signal(signal.SIGKILL)
+    ended = finish(start_agent(run.root, "--engine", "fake"), start_agent(run.root, "--engine", "fake"))
+    assert [code for code, _ in ended] == [0, 0]
+    assert buckets.compacted(run.store) == {0, 1, 2}
+    left = [path for kind in names.BUCKETED for path in (run.root / kind).rglob("*")]
+    assert sorted(path.name for path in left) == ["000000.parquet", "000001.parquet", "000002.parquet"]
+    summary = collect(run.store, Request())
+    assert (summary.rows, summary.missing) == (1200, 0)
+    [(code, said)] = finish(start_agent(run.root, "--engine", "fake"))
+    assert code == 0
+    assert "every unit is done" in said
