@@ -6,7 +6,7 @@
     ├── Damaged             a file of the run is not what was written    exit 4
     ├── StoreError          the filesystem refused; try again            exit 1
     │   ├── Missing         that name is not there
-    │   └── NoSpace         free some space, then try again
+    │   └── NoSpace         free some space, then try again              exit 2
     ├── EngineError         the engine failed on a batch                 recorded on the rows
     │   └── OutOfMemory     use a smaller batch
     ├── Unfit               this device or node cannot do the work       exit 75 (EX_TEMPFAIL)
@@ -49,7 +49,9 @@ class Missing(StoreError):
 
 
 class NoSpace(StoreError):
-    """Disk or quota is full."""
+    """Disk or quota is full; only the user can mend that."""
+
+    exit_code = 2
 
 
 class EngineError(FsctxError):

@@ -100,6 +100,8 @@ class Ahead:
         except StoreError as error:
             self.events.add("store_error", unit=lease_id.unit, error=str(error))
             self.heartbeat.release(lease_id)
+            self.wake.wait(STORE_RETRY_S)
+            self.wake.clear()
             return None
         work = begin(lease_id, place, rows, adopted, attempts)
         self.events.add(

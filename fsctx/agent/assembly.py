@@ -145,6 +145,7 @@ def _scout(parts: Parts, limits: Limits) -> Scout:
         patience=patience,
         is_dead=parts.world.is_dead,
         unit_s=lambda: limits.pace.unit_s,
+        given_back=lambda: parts.heartbeat.session.released,
     )
     return Scout(
         store=parts.run.store,

@@ -35,6 +35,8 @@ class Owners:
     is_dead: Callable[[AgentRecord], bool]
     unit_s: Callable[[], float | None] = lambda: None
     """How long this agent needs for a unit, once it knows."""
+    given_back: Callable[[], Iterable[str]] = tuple
+    """The leases that this agent itself gave back."""
     _since_s: dict[LeaseId, float] = field(default_factory=dict)
     """When a lease was seen first, by this agent's clock."""
     _of_lease: dict[LeaseId, str] = field(default_factory=dict)
@@ -65,6 +67,7 @@ class Owners:
         self._since_s.setdefault(lease_id, now_s)
         if owner_name in (leases.NOBODY, self.me):
             owner.is_gone = owner_name == leases.NOBODY
+            owner.released = frozenset(self.given_back()) if owner_name == self.me else frozenset()
             return
         session = None if owner_name == _nameless(lease_id) else agents.read_session(self.store, owner_name)
         owner.watch = watch.look(owner.watch, session, now_s, self.patience)
@@ -84,10 +87,15 @@ class Owners:
         return owner.record is not None and self.is_dead(owner.record)
 
     def _is_orphan(self, lease_id: LeaseId, now_s: float) -> bool:
-        owner = self._owners.get(self._of_lease.get(lease_id, "?"))
+        name = self._of_lease.get(lease_id, "?")
+        owner = self._owners.get(name)
         if owner is None:
             return False
-        if owner.is_gone or str(lease_id) in owner.released or self._is_straggler(lease_id, now_s):
+        if str(lease_id) in owner.released:  # its own too: else one who is alone waits for itself for ever
+            return True
+        if name == self.me:
+            return False
+        if owner.is_gone or self._is_straggler(lease_id, now_s):
             return True
         return owner.watch is not None and watch.is_silent(owner.watch, now_s, self.patience)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fsctx.errors import Missing
 from fsctx.protocol import leases, names
 from fsctx.protocol.geometry import Geometry
 from fsctx.store import Store
@@ -61,10 +62,17 @@ def compacted(store: Store) -> frozenset[int]:
 
 
 def is_compacted(store: Store, bucket: int) -> bool:
-    """Whether a bucket whose results cannot be listed was compacted; a folder that plan made has no other end."""
-    if store.has_folder(names.bucket_folder(names.RESULTS, bucket)):
+    """Whether a bucket in which no results are listed was compacted; a folder that plan made has no other end.
+
+    Raises:
+        Missing: neither the folder nor the merged file is there: the run itself may be gone.
+    """
+    folder = names.bucket_folder(names.RESULTS, bucket)
+    if store.has_folder(folder):
         return False
-    return bucket in compacted(store)
+    if bucket in compacted(store):
+        return True
+    raise Missing(f"{store.root}/{folder} is gone, and no {names.compacted(bucket)} stands for it")
 
 
 def _units(parsed: Iterable[int | None]) -> frozenset[int]:

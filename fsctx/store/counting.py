@@ -137,3 +137,7 @@ class CountingSystem(System):
     def makedirs(self, path: str) -> None:
         """See `System.makedirs`."""
         self._count("makedirs").makedirs(path)
+
+    def rmdir(self, path: str) -> None:
+        """See `System.rmdir`."""
+        self._count("rmdir").rmdir(path)

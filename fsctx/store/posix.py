@@ -31,7 +31,7 @@ PublishForm = Literal["symlink", "link"]
 
 
 class PosixStore:
-    """The run folder at `root`. Publishes by `form`, and reads what was published by any."""
+    """The run folder at `root`. Publishes by `form`; one that publishes by symlink reads what was published by any."""
 
     def __init__(self, root: Path, *, system: System | None = None, form: PublishForm = "symlink") -> None:
         self.root = root

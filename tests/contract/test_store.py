@@ -173,11 +173,10 @@ def test_a_file_where_a_folder_should_be_is_an_error_of_the_store(store: Store) 
         store.create("f/a/b", b"")
 
 
-def test_what_was_published_by_any_form_is_read_by_every_store(tmp_path: Path) -> None:
+def test_what_was_published_by_any_form_is_read_by_the_usual_store(tmp_path: Path) -> None:
     for writer in IMPLEMENTATIONS:
         writer(tmp_path).publish(writer.__name__, "x.0")
-    for reader in IMPLEMENTATIONS[:1]:
-        assert {reader(tmp_path).target(writer.__name__) for writer in IMPLEMENTATIONS} == {"x.0"}
+    assert {PosixStore(tmp_path).target(writer.__name__) for writer in IMPLEMENTATIONS} == {"x.0"}
 
 
 @pytest.mark.parametrize("content", [b"", b"-> x.0", b"PAR1"])

@@ -22,6 +22,7 @@ from crash.fleet import (
 )
 from e2e.running import n_published
 
+from fsctx.errors import NoSpace
 from fsctx.protocol.agents import AgentState
 
 SLOW = "fake:rows_per_s=40,batch_tokens=8"
@@ -81,7 +82,7 @@ def test_an_agent_told_to_leave_on_a_full_disk_leaves_in_time_with_one_line(smal
             victim.stderr.readline()
             victim.terminate()
             code, said = end_of(victim)
-    assert code == 1
+    assert code == NoSpace.exit_code, said
     assert "Traceback" not in said
     assert "No space left" in said.splitlines()[-1]
     finish(run)

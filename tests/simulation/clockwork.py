@@ -59,6 +59,7 @@ class Clockwork:
         self._current: _Thread | None = None
         self._threads: list[_Thread] = []
         self._is_over = False
+        self._deadline_s = 0.0
         self.failure: BaseException | None = None
 
     @property
@@ -76,6 +77,10 @@ class Clockwork:
     def pause(self, seconds: float) -> None:
         """Let others run for so long."""
         thread = self._running()
+        then_s = self.now_s + max(seconds, 0.0)
+        if then_s < min(self._deadline_s, self._due[0][0] if self._due else self._deadline_s):
+            self.now_s = then_s  # nobody else has anything to do before
+            return
         thread.turn += 1
         self._wake(thread, seconds)
         self._switch(thread)
@@ -118,6 +123,7 @@ class Clockwork:
 
     def run(self, until: Callable[[], bool], *, deadline_s: float) -> None:
         """Resume threads in the order of their times until something is true, nothing is left or time is up."""
+        self._deadline_s = deadline_s
         while self._due and self._due[0][0] <= deadline_s and not until():
             at_s, _, _, thread, turn = heapq.heappop(self._due)
             if thread.process.is_dead or thread.turn != turn or thread.run.dead:

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from fsctx.agent.assembly import GRACE_S
+from fsctx.agent.decide import FINISHED
 from fsctx.protocol import names
 from fsctx.protocol.geometry import bucket_of
 from simulation.clockwork import Process
@@ -42,7 +43,9 @@ class Effort:
             self.n_calls[f"{kind} {what}"] += 1
 
     def on_exit(self, agent: str, reason: str) -> None:
-        """Law 10: an agent that leaves is gone in time, and its finished rows are saved."""
+        """Law 10: an agent that leaves is gone in time, and its finished rows are saved. Law 1: it says the truth."""
+        if reason == FINISHED and (left := self._open_units()):
+            raise LawBroken(f"law 1: {agent} left as if every unit were done, but {left} are not")
         if not self.plan.is_calm:
             return
         if reason.startswith("failed"):
@@ -68,6 +71,11 @@ class Effort:
             allowed = n_units * per_unit + n_agents * CALLS_PER_BUCKET
             if self.n_calls.total() > allowed:
                 raise LawBroken(f"law 8: {n_units} units took {dict(self.n_calls)} calls, over {allowed}")
+
+    def _open_units(self) -> list[int]:
+        """Return the units that were neither published nor ever given up."""
+        ended = self.laws.published.keys() | {lease_id.unit for lease_id in self.laws.given_up} | {self.laws.planted}
+        return [unit for unit in range(self.simulation.manifest.geometry.n_units) if unit not in ended]
 
     def _is_safe(self, computed: Computed) -> bool:
         """Whether a row is in its unit's result, or in a saved partial of it."""

@@ -142,7 +142,7 @@ class History:
             self._at(when_s + lives_s, lambda: simulation.clockwork.kill(process))
 
     def _clear_up(self, hosts: list[Host]) -> None:
-        """End all faults. Then a person does what the messages say, and starts one more agent."""
+        """End all faults. Then a person does what the messages say, and starts an agent where none is left."""
         simulation = self.simulation
         for host in simulation.hosts:
             host.client.weather = replace(CALM, content_lag_s=host.client.weather.content_lag_s)
@@ -152,8 +152,11 @@ class History:
         def mend(store: PosixStore) -> None:
             if self.laws.planted is not None:
                 people.remove_planted(store, self.laws.planted)
-            people.retry_failed(simulation, store)
-            start_agent(simulation, simulation.chance.choice(hosts))
+            while not self._is_over():
+                people.retry_failed(simulation, store)
+                if self._anyone() is None:
+                    start_agent(simulation, simulation.chance.choice(hosts))
+                simulation.clockwork.pause(SETTLED_S)
 
         healthy = simulation.add_host(CALM)
         simulation.start(healthy, "person", mend, after_s=SETTLED_S if needs_rest else 1.0)

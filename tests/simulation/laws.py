@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from fsctx.agent.watch import FRESH
+from fsctx.agent.watch import FRESH, Patience
 from fsctx.errors import Damaged
 from fsctx.protocol import agents, codec, names
 from fsctx.protocol.agents import AgentState, Session
@@ -29,8 +29,8 @@ class Laws:
     """Unit → the file that its name stands for, and the content of that."""
     planted: int | None = None
     """Unit whose name was made to point elsewhere."""
-    created: set[str] = field(default_factory=set)
-    """Leases that ever were."""
+    created: dict[str, float] = field(default_factory=dict)
+    """Leases that ever were, and since when."""
     beats: dict[str, tuple[float, Session]] = field(default_factory=dict)
     """Agent → when its session last changed on the server, and to what."""
     given_up: set[LeaseId] = field(default_factory=set)
@@ -126,7 +126,7 @@ class Laws:
         if what == "create":
             if name in self.created:
                 raise LawBroken(f"law 4: {name} was created a second time: generations are never reused")
-            self.created.add(name)
+            self.created[name] = self.simulation.clockwork.now_s
         elif what == "write":
             self._check_takeover(name)
 
@@ -170,6 +170,13 @@ class Laws:
         if owner and not self._may_lose(owner, lost):
             raise LawBroken(f"law 7: {name} was taken from {owner}, whose heart beat")
 
+    def _is_straggler(self, lease_id: LeaseId) -> bool:
+        """Whether a lease is so old that whoever computes at the usual speed may race its holder (DESIGN §5)."""
+        usual_s = self.simulation.manifest.geometry.unit_rows / self.simulation.engine.rows_per_s
+        age_s = self.simulation.clockwork.now_s - self.created[names.lease(bucket_of(lease_id.unit), lease_id)]
+        patience = Patience(ttl_s=TTL_S, stall_s=0.0)
+        return age_s >= max(patience.race_from_s, patience.race_factor * usual_s) - 1.0
+
     def _may_lose(self, owner: str, lease_id: LeaseId) -> bool:
         if lease_id in self.given_up:
             return True
@@ -178,6 +185,8 @@ class Laws:
         if process.is_dead or session is None or session.state == AgentState.LEFT:
             return True
         if str(lease_id) in session.released:
+            return True
+        if self._is_straggler(lease_id):
             return True
         lag_s = max(host.client.weather.content_lag_s for host in self.simulation.hosts) + 1.0
         silent_s = self.simulation.clockwork.now_s - beat_s

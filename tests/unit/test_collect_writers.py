@@ -108,7 +108,7 @@ def test_a_full_disk_is_said_in_one_line_and_changes_nothing(tmp_path, small_dis
     with pytest.raises(NoSpace, match=r"No space left on device; nothing was changed: free some space") as error:
         collect(run.store, Request(output=output))
     assert "\n" not in str(error.value)
-    assert error.value.exit_code == 1
+    assert error.value.exit_code == 2
     assert os.listdir(small_disk) == [output.name]
     assert output.read_text() == "old"
     output.unlink()

@@ -80,6 +80,16 @@ def test_the_document_has_the_promised_shape(run: FabricatedRun) -> None:
     assert document["goodput"]["seconds"]["infer"] == 1.5
 
 
+def test_calls_to_the_filesystem_are_told_per_unit_and_per_second(run: FabricatedRun) -> None:
+    assert not [line for line in status_text.summary(look(run), root="r") if line.startswith("calls")]
+    add_agent(run, ledger=Ledger(units_done=4, fs_calls=38), fs_calls_per_s=2.5)
+    seen = look(run)
+    assert "calls  38 to the filesystem, 9.5 per unit, 2.5/s now" in status_text.summary(seen, root="r")
+    told = to_json(seen)["goodput"]
+    assert (told["fs_calls"], told["fs_calls_per_unit"], told["fs_calls_per_s"]) == (38, 9.5, 2.5)
+    assert to_json(seen)["agents"][0]["fs_calls_per_s"] == 2.5
+
+
 def test_rows_of_short_last_slices_are_counted_exactly(run: FabricatedRun) -> None:
     add_agent(run)
     for unit in (0, 12, 25):  # 12 and 25 are the last slices of their tasks

@@ -78,7 +78,7 @@ class Line:
         return self.hear(word.step)
 
     def part(self) -> None:
-        """End the talk: `a`, who takes the folder away, waits until `b` needs nothing more. A lost farewell is no harm."""
+        """End the talk: `a`, who takes the folder away, waits for a while until `b` needs nothing more."""
         if self.side == "b":
             self.say(Word(step="farewell"))
         else:

@@ -21,7 +21,7 @@ from fsctx.protocol.processes import boot_id, host_name
 from fsctx.store.system import System
 
 ROUNDS = 5
-BATCHES = 6
+BATCHES = {Form.CREATE: 6, Form.SYMLINK: 3, Form.LINK: 3}
 BATCH_NAMES = 400
 ABSENT_LIMIT_S = 40.0
 """So long is waited for a name to appear that was absent before."""
@@ -61,6 +61,8 @@ class Seat:
     line: Line
     system: System
     folder: str
+    batch_names: int = BATCH_NAMES
+    """Names of a batch; the same on both sides."""
     wall: Callable[[], float] = time.time
     progress: Callable[[str], None] = lambda step: None
 
@@ -175,13 +177,13 @@ def _race(seat: Seat, form: Form) -> Trial:
     line.store.make_folder(f"race-{form}")
     won: list[int] = []
     failed, error = 0, ""
-    for batch in range(BATCHES):
+    for batch in range(BATCHES[form]):
         line.exchange(Word(step=f"ready for {form} {batch}"))
-        numbers = range(batch * BATCH_NAMES, (batch + 1) * BATCH_NAMES)
+        numbers = range(batch * seat.batch_names, (batch + 1) * seat.batch_names)
         part = race(seat.system, folder, form=form, me=seat.side, numbers=numbers, should_stop=lambda: False)
         won += part.won
         failed, error = failed + part.failed, error or part.error
-    n_names = BATCHES * BATCH_NAMES
+    n_names = BATCHES[form] * seat.batch_names
     mine = Raced(me=seat.side, tried=n_names, won=tuple(won), failed=failed, error=error)
     told = line.exchange(Word(step="raced", won=mine.won, failed=failed, error=error))
     theirs = Raced(

@@ -17,9 +17,6 @@ from fsctx.coordinator.doctor.race import Form, Raced, race
 from fsctx.errors import StoreError
 from fsctx.store.probing import ProbeSystem
 
-END = b"end"
-"""Content that a followed file has at last."""
-
 
 class Witness:
     """The other end of a witness's pipes."""
@@ -97,7 +94,7 @@ def _race(system: ProbeSystem, *, folder: str, form: str, me: str, n: int, limit
 
 
 def _follow(system: ProbeSystem, *, path: str, size: int, limit_s: float) -> dict[str, int]:
-    """Read a file that is replaced again and again until it says the end; count reads that saw none, or half of one."""
+    """Read a file that is replaced again and again; count the reads that saw none, or half of one."""
     counts = {"reads": 0, "missing": 0, "torn": 0}
     end_s = time.monotonic() + limit_s
     while time.monotonic() < end_s:
@@ -111,8 +108,6 @@ def _follow(system: ProbeSystem, *, path: str, size: int, limit_s: float) -> dic
             if error.errno != errno.ESTALE:  # NFS and its like: the file is another one by now, so look again
                 raise
             continue
-        if content == END:
-            break
         counts["torn"] += len(content) != size or len(set(content)) != 1
     return counts
 
