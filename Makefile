@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 MODEL := .model/SmolLM2-135M-Instruct.Q4_1.gguf
 DEMO := demo-run
 
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup demo test simulate test-crash test-site test-site-quick check format bench clean
 .DEFAULT_GOAL := help
 
 help:            ## what there is
@@ -44,6 +44,22 @@ demo: setup      ## verify some hundred claims with two agents, one of which is 
 
 test: setup      ## all tests that need no server
 	$(BIN)/python -m pytest
+
+simulate: $(READY) ## a million simulated histories of the protocol (over night; make test has a thousand)
+	cd tests && ../$(BIN)/python -m simulation --seeds 0:1000000 --jobs $$(nproc)
+
+test-crash: $(READY)  ## real agents killed and frozen at named points (part of test)
+	$(BIN)/python -m pytest tests/crash
+
+$(VENV)/.site: $(READY)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --group site
+	@touch $@
+
+test-site: $(VENV)/.site  ## the laws on real network filesystems (root; says which packages are missing)
+	$(BIN)/python -m pytest tests/site -m site --durations=12 -s
+
+test-site-quick: $(VENV)/.site  ## the same where that is up within seconds: stale FUSE, NFS
+	$(BIN)/python -m pytest tests/site -m site_quick --durations=6 -s
 
 check: $(READY)  ## style, types, layers
 	$(BIN)/ruff check .

@@ -107,5 +107,6 @@ class Ahead:
         self.events.add(
             "leased", unit=lease_id.unit, generation=lease_id.generation, rows=place.n_rows, adopted=work.n_adopted
         )
-        self.heartbeat.count(rows_adopted=work.n_adopted)
+        if work.n_adopted:
+            self.heartbeat.count(rows_adopted=work.n_adopted)
         return work

@@ -1,5 +1,6 @@
 """Puts the parts of an agent together."""
 
+import functools
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -129,7 +130,7 @@ def _ahead(parts: Parts, residency: Residency, saver: Saver, limits: Limits) -> 
         residency=residency,
         heartbeat=parts.heartbeat,
         events=parts.heartbeat.events,
-        columns=parts.run.columns,
+        columns=functools.cache(parts.run.columns),  # it parses the template
         clock=parts.world.clock,
         wake=parts.leaving.wake,
     )
@@ -138,7 +139,12 @@ def _ahead(parts: Parts, residency: Residency, saver: Saver, limits: Limits) -> 
 def _scout(parts: Parts, limits: Limits) -> Scout:
     manifest, agent = parts.run.manifest, parts.heartbeat.agent
     chance = Random(int.from_bytes(hashlib.sha256(agent.encode()).digest()[:8]))
-    patience = Patience(ttl_s=manifest.ttl_s, stall_s=parts.options.stall_s, race_factor=parts.options.race_factor)
+    patience = Patience(
+        ttl_s=manifest.ttl_s,
+        stall_s=parts.options.stall_s,
+        race_factor=parts.options.race_factor,
+        race_from_s=manifest.hold_s,  # so long may a unit wait for its turn at a holder that is not slow at all
+    )
     owners = Owners(
         store=parts.run.store,
         me=agent,

@@ -18,6 +18,9 @@ from fsctx.errors import Missing, StoreError
 MAX_WAITING = 4
 """Units that wait to be written; beyond that the device waits too, so memory stays bounded."""
 
+_WAIT = tenacity.wait_exponential(multiplier=0.2, max=10.0) + tenacity.wait_random(0.0, 1.0)
+"""Between two tries."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Behind:
@@ -118,7 +121,7 @@ class Behind:
     def _retrying(self, work: UnitWork) -> tenacity.Retrying:
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception(lambda e: isinstance(e, StoreError) and not isinstance(e, Missing)),
-            wait=tenacity.wait_exponential_jitter(initial=0.2, max=10.0),
+            wait=_WAIT,
             stop=lambda _: self.leaving.since_s >= self.grace_s,
             before_sleep=lambda state: self._complain(work, state),
             sleep=self._sleep,

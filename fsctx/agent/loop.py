@@ -165,9 +165,12 @@ class Loop:
     def _infer_all(self, visit: Visit, bound: Bound) -> int:
         self._hand_over(visit)
         n_rows = self._infer(visit, bound, visit.encode(bound))
-        for work in [work for work in visit.works if work.care is not None]:
+        careful = [work for work in visit.works if work.care is not None]
+        for work in careful:
             n_rows += self._infer_carefully(visit, work, bound)
         self._publish_complete(visit)
+        if careful:  # written before anything else is tried: else a death over that is put down to these rows
+            self.behind.wait()
         return n_rows
 
     def _restart(self, visit: Visit, error: Unfit) -> None:

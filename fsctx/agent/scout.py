@@ -110,7 +110,7 @@ class Scout:
             try:
                 is_mine = leases.take(self.store, lease_id, self.agent)
                 self.search.stands(lease_id)
-                if is_mine and not (is_takeover and self._is_done(lease_id)):
+                if is_mine and not self._is_pointless(lease_id, is_takeover=is_takeover):
                     mine.append(lease_id)
             except Missing:
                 self.look(bucket_of(lease_id.unit), now_s)  # the bucket was compacted: this tells
@@ -125,8 +125,14 @@ class Scout:
         self._wait_s, self._idle_since_s = FIRST_WAIT_S, None
         return Found(leases=tuple(mine))
 
-    def _is_done(self, lease_id: LeaseId) -> bool:
-        return results.winning(self.store, lease_id.unit) is not None
+    def _is_pointless(self, lease_id: LeaseId, *, is_takeover: bool) -> bool:
+        """Whether the unit is done, or others read in our session that we gave this very lease back.
+
+        That is so where an earlier try for it failed: the next generation is ours to take then, as anybody's.
+        """
+        if str(lease_id) in self.owners.given_back():
+            return True
+        return is_takeover and results.winning(self.store, lease_id.unit) is not None
 
     def _rest(self, now_s: float) -> Wait | None:
         """Put some buckets down for another look and wait, longer each time, with a random spread."""

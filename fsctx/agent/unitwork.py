@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,9 +53,10 @@ class UnitWork:
 
     def table(self, labels: Sequence[str], origin: Origin) -> pa.Table:
         """Return all rows that have a verdict, in order."""
-        own = to_table(self.verdicts, labels, origin)
-        whole = own if self.adopted is None else pa.concat_tables([self.adopted.replace_schema_metadata(), own])
-        return whole.sort_by("row")
+        own = to_table(sorted(self.verdicts, key=attrgetter("row")), labels, origin)
+        if self.adopted is None:
+            return own
+        return pa.concat_tables([self.adopted.replace_schema_metadata(), own]).sort_by("row")
 
 
 def begin(

@@ -1,9 +1,11 @@
 """Faults at named points: a store's system calls of which one ends or freezes the process.
 
-A point is `CALL PART [N] WHEN [ACTION]`: at the N-th call of a kind whose path contains PART, `before` it, `within` it
-(half of the content is written) or `after` it, the process gets SIGKILL (`kill`) or SIGSTOP (`stop`):
+A point is `CALL PART N WHEN [ACTION]`: at the N-th call of a kind whose path (or, of a session, content) contains
+PART, `before` it, `within` it (half of the content is written) or `after` it, the process gets SIGKILL (`kill`, if
+nothing is said) or SIGSTOP (`stop`):
 
     symlink results/ 2 before          two results were published, the third one's file is whole but not published
+    overwrite "left" 1 within          the session that says goodbye is torn
     rename partial/ 1 after stop       frozen when the first partial has its name
 """
 
@@ -53,7 +55,9 @@ class FaultySystem(System):
     def overwrite(self, path: str, content: bytes) -> None:
         """See `System.overwrite`."""
         half = content[: len(content) // 40]  # sessions are mostly padding
-        with self._point("overwrite", path, lambda: super(FaultySystem, self).overwrite(path, half)):
+        with self._point(
+            "overwrite", f"{path} {content.decode()}", lambda: super(FaultySystem, self).overwrite(path, half)
+        ):
             super().overwrite(path, content)
 
     def append(self, path: str, content: bytes) -> None:

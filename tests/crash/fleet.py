@@ -34,10 +34,11 @@ N_ROWS, UNIT_ROWS = 120, 10
 Process = subprocess.Popen[str]
 
 
-def quick_run(folder: Path, *, ttl_s: float = 1.0, **shape: int) -> FabricatedRun:
+def quick_run(folder: Path, *, ttl_s: float = 1.0, compacts: bool = False, **shape: int) -> FabricatedRun:
     """Make a run whose time to live is a second, and of which an agent holds half a second's work."""
     made = fabricate(folder, **{"n_rows": N_ROWS, "unit_rows": UNIT_ROWS, **shape})
-    run = dataclasses.replace(made, manifest=dataclasses.replace(made.manifest, ttl_s=ttl_s, hold_s=0.5))
+    manifest = dataclasses.replace(made.manifest, ttl_s=ttl_s, hold_s=0.5, compacts=compacts)
+    run = dataclasses.replace(made, manifest=manifest)
     run.store.replace(names.MANIFEST, codec.encode_pretty(run.manifest))
     return run
 

@@ -49,6 +49,18 @@ SAVING_KILLS = {
     "with saved rows just cleaned up": "unlink partial/ 1 after",
 }
 
+COMPACTION_KILLS = {
+    "before the merged file": "create 000000.parquet 1 before",
+    "while the merged file is written": "create 000000.parquet 1 within",
+    "before the merged file has its name": "rename 000000.parquet 1 before",
+    "with the merged file in its place": "rename 000000.parquet 1 after",
+    "with the results just out of sight": "rename results/000000.tmp 1 after",
+    "before what was merged is removed": "unlink results/000000.tmp 3 before",
+    "before the emptied folder is removed": "rmdir results/000000.tmp 1 before",
+    "between the results and the leases": "rename leases/000000.tmp 1 before",
+    "while the leases are removed": "unlink leases/000000.tmp 3 after",
+}
+
 FREEZES = {
     "before a lease": "create leases/ 2 before stop",
     "with an empty lease": "create leases/ 2 within stop",
@@ -82,6 +94,16 @@ def test_an_agent_killed_while_it_saves_loses_at_most_what_it_did_since(run: Fab
     finish(run)
     assert_done_once(run)
     assert before.items() <= fingerprints(run).items()
+
+
+@pytest.mark.parametrize("point", COMPACTION_KILLS.values(), ids=COMPACTION_KILLS.keys())
+def test_an_agent_killed_while_it_compacts_loses_no_row(tmp_path: Path, point: str) -> None:
+    run = quick_run(tmp_path / "run", compacts=True)
+    code, said = end_of(faulty_agent(run, point))
+    assert code == -signal.SIGKILL, said
+    before = assert_done_once(run)
+    finish(run)
+    assert assert_done_once(run) == before
 
 
 @pytest.mark.parametrize("point", FREEZES.values(), ids=FREEZES.keys())

@@ -44,13 +44,13 @@ def test_an_agent_killed_just_after_it_was_told_to_leave_costs_nothing_but_time(
     assert_done_once(run)
 
 
-def test_an_agent_killed_while_it_says_that_it_left_is_taken_for_what_it_is(run: FabricatedRun) -> None:
-    point = "overwrite session 4 within"
-    with watched(faulty_agent(run, point, engine=SLOW)) as victim:
-        wait_for(lambda: victim.poll() is not None or n_published(run))
+def test_an_agent_killed_while_it_says_goodbye_is_missed_all_the_same(run: FabricatedRun) -> None:
+    with watched(faulty_agent(run, 'overwrite "left" 1 within', engine=SLOW)) as victim:
+        wait_for(lambda: n_published(run))
         victim.terminate()
         code, _ = end_of(victim)
-    assert code in (0, -signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    assert sessions(run) == []
     finish(run)
     assert_done_once(run)
 

@@ -4,9 +4,9 @@ import signal
 from pathlib import Path
 
 import pytest
-
 from e2e.running import events, finish, n_published, published, running, start_agent, wait_until
 from fabricate import FabricatedRun, fabricate
+
 from fsctx.agent.careful import CAREFUL_FROM
 from fsctx.protocol import names
 

@@ -79,7 +79,9 @@ def _live(numbers: "itertools.count[int] | range", *, jobs: int, minutes: float 
             said_s = time.monotonic()
             click.echo(f"{n_done} histories in {said_s - began_s:.0f} s, {n_failed} failed")
     seconds = time.monotonic() - began_s
-    click.echo(f"{n_done} histories in {seconds:.0f} s ({1000 * seconds / max(n_done, 1):.0f} ms each), {n_failed} failed")
+    click.echo(
+        f"{n_done} histories in {seconds:.0f} s ({1000 * seconds / max(n_done, 1):.0f} ms each), {n_failed} failed"
+    )
     return 1 if n_failed else 0
 
 

@@ -1,5 +1,6 @@
 """The system calls of a simulated process: what `fsctx.store.system.System` does, on the simulated filesystem."""
 
+import contextlib
 import errno
 import io
 import os
@@ -217,10 +218,8 @@ class SimSystem:
         ghost = Process(name=f"{self._process.name}'s late request", host="wire")
 
         def serve() -> None:
-            try:
+            with contextlib.suppress(OSError):
                 effect()
-            except OSError:
-                pass
 
         self._clockwork.spawn(ghost, serve, after_s=self._chance.uniform(0.0, 20.0))
 

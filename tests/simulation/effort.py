@@ -19,8 +19,8 @@ CALLS_PER_UNIT = 12
 CALLS_PER_LOOK = 2
 """On top, per unit and agent: to try for a lease that somebody else has, to read who that is."""
 
-CALLS_PER_BUCKET = 16
-"""On top, per agent: each may find a bucket finished, and merge it."""
+CALLS_PER_MERGE, CALLS_PER_BUCKET = 2, 16
+"""On top, per unit or bucket and agent: each that worked on a bucket may find it finished, and merge it."""
 
 COUNTED = (names.LEASES, names.RESULTS, names.FAILED, names.UNITS)
 """Partials are saved by the clock, not by the unit."""
@@ -61,13 +61,15 @@ class Effort:
     def check_end(self) -> None:
         """Where nothing went wrong, every row was computed once, at a bounded number of calls."""
         if self.plan.is_calm:
-            times = Counter((computed.template, computed.row) for computed in self.simulation.computed)
+            fair = [computed for computed in self.simulation.computed if self._unit(computed) not in self.laws.raced]
+            times = Counter((computed.template, computed.row) for computed in fair)
             twice = sorted(row for row, n in times.items() if n > 1)
             if twice:
                 raise LawBroken(f"law 7: rows {twice} were computed more than once though nothing went wrong")
         if self.plan.is_undisturbed:
             n_units, n_agents = self.simulation.manifest.geometry.n_units, len(self.simulation.agents)
-            per_unit = CALLS_PER_UNIT + 4 * (self.plan.publish == "link") + CALLS_PER_LOOK * n_agents
+            by_each = CALLS_PER_LOOK + CALLS_PER_MERGE * self.plan.compacts
+            per_unit = CALLS_PER_UNIT + 4 * (self.plan.publish == "link") + by_each * n_agents
             allowed = n_units * per_unit + n_agents * CALLS_PER_BUCKET
             if self.n_calls.total() > allowed:
                 raise LawBroken(f"law 8: {n_units} units took {dict(self.n_calls)} calls, over {allowed}")
@@ -77,11 +79,14 @@ class Effort:
         ended = self.laws.published.keys() | {lease_id.unit for lease_id in self.laws.given_up} | {self.laws.planted}
         return [unit for unit in range(self.simulation.manifest.geometry.n_units) if unit not in ended]
 
-    def _is_safe(self, computed: Computed) -> bool:
-        """Whether a row is in its unit's result, or in a saved partial of it."""
+    def _unit(self, computed: Computed) -> int:
         geometry, tasks = self.simulation.manifest.geometry, self.simulation.manifest.tasks
         task = next(i for i, task in enumerate(tasks) if task.template == computed.template)
-        unit = geometry.unit_of(task=task, slice_number=computed.row // geometry.unit_rows)
+        return geometry.unit_of(task=task, slice_number=computed.row // geometry.unit_rows)
+
+    def _is_safe(self, computed: Computed) -> bool:
+        """Whether a row is in its unit's result, or in a saved partial of it."""
+        unit = self._unit(computed)
         if unit in self.laws.published:
             return True
         folder = self.simulation.server.folders[f"{ROOT}/{names.bucket_folder(names.PARTIAL, bucket_of(unit))}"]

@@ -38,6 +38,7 @@ class History:
         self.simulation = Simulation(
             plan.seed, plan.shape, engine, save_s=plan.save_s, publish=plan.publish, compacts=plan.compacts
         )
+        self.simulation.poison_row = plan.shape.n_rows - 1 if plan.has_poison else None
         self.laws = Laws(self.simulation)
         self.effort = Effort(self.simulation, self.laws, plan)
         self.simulation.server.on_change = self.laws.on_change
@@ -64,7 +65,7 @@ class History:
         self._befall(hosts)
         self.simulation.clockwork.run(lambda: False, deadline_s=TROUBLE_S)
         self._clear_up(hosts)
-        self.simulation.clockwork.run(self._is_over, deadline_s=END_S)
+        self.simulation.clockwork.run(self._is_over, deadline_s=END_S * (3 if self.plan.has_poison else 1))
         self.laws.check_end()
         self.effort.check_end()
         self._prove()
@@ -156,7 +157,7 @@ class History:
                 people.retry_failed(simulation, store)
                 if self._anyone() is None:
                     start_agent(simulation, simulation.chance.choice(hosts))
-                simulation.clockwork.pause(SETTLED_S)
+                simulation.clockwork.pause(TTL_S)
 
         healthy = simulation.add_host(CALM)
         simulation.start(healthy, "person", mend, after_s=SETTLED_S if needs_rest else 1.0)

@@ -35,6 +35,8 @@ class Laws:
     """Agent → when its session last changed on the server, and to what."""
     given_up: set[LeaseId] = field(default_factory=set)
     """Leases whose holder listed the unit as failed: `retry` takes the next generation."""
+    raced: set[int] = field(default_factory=set)
+    """Units that were taken from holders that lived, as they seemed slow."""
     gaps_s: dict[str, float] = field(default_factory=dict)
     """Agent → how long before its last beat the one before was."""
 
@@ -96,7 +98,9 @@ class Laws:
     def _check_compacted(self) -> None:
         """Law 2 where a bucket's files became one: all its verdicts are there, and right."""
         entry = self.simulation.server.get(f"{ROOT}/{names.compacted(0)}")
-        expected = [row for u in self.simulation.manifest.geometry.units_of(0) for row in expected_rows(self.simulation, u)]
+        expected = [
+            row for u in self.simulation.manifest.geometry.units_of(0) for row in expected_rows(self.simulation, u)
+        ]
         if entry is None or rows_of(entry.content) != tuple(expected):
             raise LawBroken("law 2: the bucket's results are gone, and its one file is not whole or not right")
 
@@ -161,21 +165,25 @@ class Laws:
             return
         lost = LeaseId(lease_id.unit, lease_id.generation - 1)
         before = names.lease(bucket_of(lease_id.unit), lost)
-        entry = self.simulation.server.get(f"{ROOT}/{before}")
-        if entry is None:
-            raise LawBroken(f"law 7: {name} was taken although generation {lost.generation} is not there")
-        if not entry.content:
+        if before not in self.created:
+            raise LawBroken(f"law 7: {name} was taken although generation {lost.generation} never was")
+        if not self._lease(before):
             return
-        owner = codec.decode(entry.content, Lease, where=before).owner
-        if owner and not self._may_lose(owner, lost):
+        owner = codec.decode(self._lease(before), Lease, where=before).owner
+        new_owner = codec.decode(self._lease(name), Lease, where=name).owner
+        if owner and owner != new_owner and not self._may_lose(owner, lost):
             raise LawBroken(f"law 7: {name} was taken from {owner}, whose heart beat")
+
+    def _lease(self, name: str) -> bytes:
+        entry = self.simulation.server.get(f"{ROOT}/{name}")
+        return entry.content if entry is not None else b""
 
     def _is_straggler(self, lease_id: LeaseId) -> bool:
         """Whether a lease is so old that whoever computes at the usual speed may race its holder (DESIGN §5)."""
         usual_s = self.simulation.manifest.geometry.unit_rows / self.simulation.engine.rows_per_s
         age_s = self.simulation.clockwork.now_s - self.created[names.lease(bucket_of(lease_id.unit), lease_id)]
-        patience = Patience(ttl_s=TTL_S, stall_s=0.0)
-        return age_s >= max(patience.race_from_s, patience.race_factor * usual_s) - 1.0
+        factor = Patience(ttl_s=TTL_S, stall_s=0.0).race_factor
+        return age_s >= max(self.simulation.hold_s, factor * usual_s) - 1.0
 
     def _may_lose(self, owner: str, lease_id: LeaseId) -> bool:
         if lease_id in self.given_up:
@@ -187,6 +195,7 @@ class Laws:
         if str(lease_id) in session.released:
             return True
         if self._is_straggler(lease_id):
+            self.raced.add(lease_id.unit)
             return True
         lag_s = max(host.client.weather.content_lag_s for host in self.simulation.hosts) + 1.0
         silent_s = self.simulation.clockwork.now_s - beat_s

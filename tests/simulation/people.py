@@ -1,5 +1,6 @@
 """What people do to a run meanwhile: they look, collect what there is, stop it, put failed units back."""
 
+import contextlib
 from dataclasses import dataclass, field
 
 from fsctx.coordinator.collect import proof
@@ -54,18 +55,14 @@ def is_right(simulation: Simulation, store: PosixStore, unit: int) -> bool:
 
 def stop_run(store: PosixStore) -> None:
     """Run `fsctx stop`."""
-    try:
+    with contextlib.suppress(StoreError):
         orders.give_order(store, "stop")
-    except StoreError:
-        pass
 
 
 def retry_failed(simulation: Simulation, store: PosixStore) -> None:
     """Run `fsctx retry`."""
-    try:
+    with contextlib.suppress(StoreError):
         retry(store, [], token=str(simulation.chance.random()))
-    except StoreError:
-        pass
 
 
 def remove_planted(store: PosixStore, unit: int) -> None:

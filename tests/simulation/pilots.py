@@ -1,5 +1,6 @@
 """Simulated agents: what `fsctx.agent.start.run_agent` does, with simulated time, threads and files."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from fsctx.agent.assembly import BEATS_PER_TTL, Parts, assemble
@@ -33,7 +34,7 @@ def _live(simulation: Simulation, host: Host, process: Process) -> None:
     try:
         baseline = orders.read_orders(store).last
         leaving = Leaving(baseline=baseline, deadline_s=None, margin_s=5.0, clock=world.clock, threads=world.threads)
-        heartbeat = _announce(store, process, world)
+        heartbeat = _announce(store, process, world, utc=lambda: host.utc(simulation.clockwork.now_s))
     except FsctxError:
         simulation.clockwork.kill(process)  # its batch job fails, and another one comes
         return
@@ -59,12 +60,12 @@ def _world(simulation: Simulation, host: Host, process: Process) -> World:
     )
 
 
-def _announce(store: PosixStore, process: Process, world: World) -> Heartbeat:
+def _announce(store: PosixStore, process: Process, world: World, *, utc: Callable[[], str]) -> Heartbeat:
     name = process.name
     record = AgentRecord(
         agent=name,
         process=ProcessName(host=process.host, boot_id="b", pid=1, started_ticks=1),
-        started="",
+        started=utc(),
         version="",
         python="",
         engine="fake",
@@ -74,16 +75,14 @@ def _announce(store: PosixStore, process: Process, world: World) -> Heartbeat:
     )
     store.make_folder(names.agent_folder(name))
     store.replace(names.agent_record(name), codec.encode(record))
-    events = EventLog(store, name, clock=world.clock, utc=lambda: "")
+    events = EventLog(store, name, clock=world.clock, utc=utc)
     session = Session(agent=name, counter=0, progress=0, state=AgentState.STARTING, host=process.host, device="cpu")
     heartbeat = Heartbeat(store, session, events, beat_s=TTL_S / BEATS_PER_TTL, threads=world.threads)
     heartbeat.beat()
     return heartbeat
 
 
-def _assemble(
-    simulation: Simulation, store: PosixStore, world: World, heartbeat: Heartbeat, leaving: Leaving
-) -> Loop:
+def _assemble(simulation: Simulation, store: PosixStore, world: World, heartbeat: Heartbeat, leaving: Leaving) -> Loop:
     engine = simulation.engine_of(heartbeat.agent)
     parts = Parts(
         run=simulation.run_files(store),

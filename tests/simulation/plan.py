@@ -37,12 +37,14 @@ class Plan:
     has_planted_link: bool = False
     """Whether somebody makes a result's name point out of its folder."""
     is_full_for_a_while: bool = False
+    has_poison: bool = False
+    """Whether the last claim kills every process that computes it."""
 
     @property
     def is_calm(self) -> bool:
         """Whether nothing goes wrong: agents may be told to leave, that is all."""
         faults = (self.n_kills, self.n_freezes, self.n_retries, self.n_junk)
-        states = (self.has_damage, self.has_planted_link, self.is_full_for_a_while)
+        states = (self.has_damage, self.has_planted_link, self.is_full_for_a_while, self.has_poison)
         return self.weather.is_reliable and not self.weather.content_lag_s and not any(faults) and not any(states)
 
     @property
@@ -95,17 +97,15 @@ def _with_faults(plan: Plan, chance: Random) -> Plan:
         has_damage=chance.random() < 0.15,
         has_planted_link=chance.random() < 0.05,
         is_full_for_a_while=chance.random() < 0.1,
+        has_poison=chance.random() < 0.05,
     )
 
 
 def smaller(plan: Plan) -> Iterator[Plan]:
     """Yield plans with one thing less, the greatest simplifications first."""
     for name in ("n_kills", "n_freezes", "n_signals", "n_newcomers", "n_readers", "n_retries", "n_junk"):
-        if number := getattr(plan, name):
-            yield replace(plan, **{name: 0})
-            if number > 1:
-                yield replace(plan, **{name: number - 1})
-    for name in ("compacts", "has_stop", "has_damage", "has_planted_link", "is_full_for_a_while"):
+        yield from (replace(plan, **{name: less}) for less in _less(getattr(plan, name), least=0))
+    for name in ("compacts", "has_stop", "has_damage", "has_planted_link", "is_full_for_a_while", "has_poison"):
         if getattr(plan, name):
             yield replace(plan, **{name: False})
     for name in ("error", "lost_reply", "repeated", "late", "hang", "content_lag_s", "is_link_exclusive"):
@@ -114,9 +114,13 @@ def smaller(plan: Plan) -> Iterator[Plan]:
     if plan.publish != "symlink":
         yield replace(plan, publish="symlink")
     for name in ("n_hosts", "n_agents"):
-        if getattr(plan, name) > 1:
-            yield replace(plan, **{name: getattr(plan, name) - 1})
+        yield from (replace(plan, **{name: less}) for less in _less(getattr(plan, name), least=1))
     yield from (replace(plan, shape=shape) for shape in _smaller_shapes(plan.shape))
+
+
+def _less(number: int, *, least: int) -> list[int]:
+    """Return what to try instead of a number: the least, then one less."""
+    return sorted({least, number - 1}) if number > least else []
 
 
 def _smaller_shapes(shape: Shape) -> Iterator[Shape]:

@@ -18,9 +18,11 @@ from fsctx.agent.slices import Slices
 from fsctx.errors import Damaged
 from fsctx.protocol import names, verdicts
 from fsctx.protocol.geometry import Place
-from fsctx.protocol.verdicts import from_parquet
 
 _read_slice = Slices.read
+
+_elsewhere: list[Any] = []
+"""The one function that reads what was not written in this history; a planted fault may be in its place."""
 
 _written: dict[bytes, tuple[pa.Table, str, int]] = {}
 """Content → table, run and unit, of the history that is lived through."""
@@ -30,6 +32,7 @@ _written: dict[bytes, tuple[pa.Table, str, int]] = {}
 def parquet() -> Iterator[None]:
     """Remember what is written and read meanwhile."""
     _written.clear()
+    _elsewhere[:] = [verdicts.from_parquet]
     with (
         patch.object(verdicts, "to_parquet", _to_parquet),
         patch.object(verdicts, "from_parquet", _from_parquet),
@@ -54,7 +57,7 @@ def _to_parquet(table: pa.Table, *, run: str, unit: int) -> bytes:
 def _from_parquet(source: BinaryIO, *, run: str, unit: int, labels: Sequence[str], where: str) -> pa.Table:
     content = source.read()
     if content not in _written:
-        return from_parquet(io.BytesIO(content), run=run, unit=unit, labels=labels, where=where)
+        return _elsewhere[-1](io.BytesIO(content), run=run, unit=unit, labels=labels, where=where)
     table, *marks = _written[content]
     if marks != [run, unit]:
         raise Damaged(f"{where} says it is of {marks}")

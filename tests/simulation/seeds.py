@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import islice
+from multiprocessing import get_context
 from typing import Any
 
 from simulation.history import run
@@ -48,11 +49,13 @@ def failure_of(plan: Plan) -> Failure | None:
     return None
 
 
-def failures_of(seeds: Iterable[int], *, jobs: int, minutes: float | None = None) -> Iterator[tuple[int, Failure | None]]:
+def failures_of(
+    seeds: Iterable[int], *, jobs: int, minutes: float | None = None
+) -> Iterator[tuple[int, Failure | None]]:
     """Live through the histories of seeds, in several processes; yield how many are done, and each failure."""
     end_s = None if minutes is None else time.monotonic() + 60 * minutes
     rest, n_done = iter(seeds), 0
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=os.nice, initargs=(5,)) as pool:
         running: set[Future[list[Failure]]] = set()
         sizes: dict[Future[list[Failure]], int] = {}
         while True:
@@ -74,7 +77,6 @@ def failures_of(seeds: Iterable[int], *, jobs: int, minutes: float | None = None
 
 
 def _failures(seeds: Sequence[int]) -> list[Failure]:
-    os.nice(5)
     return [failure for seed in seeds if (failure := failure_of(draw(seed))) is not None]
 
 

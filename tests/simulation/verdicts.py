@@ -13,13 +13,14 @@ from fsctx.protocol.verdicts import Origin, Verdict, to_parquet, to_table
 from simulation import remembered
 from simulation.world import Shape, Simulation, planned, records
 
-Rows = tuple[tuple[int, str], ...]
-"""Row and verdict of each."""
+Rows = tuple[tuple[int, str | None], ...]
+"""Row and verdict of each; None where the row was given up."""
 
 
 def expected_rows(simulation: Simulation, unit: int) -> Rows:
-    """Return row and verdict of a unit's rows, as one undisturbed agent computes them."""
-    return _expected(simulation.shape, unit)
+    """Return row and verdict of a unit's rows, as one undisturbed agent computes them. Poison alone is given up."""
+    rows = _expected(simulation.shape, unit)
+    return tuple((row, None if row == simulation.poison_row else verdict) for row, verdict in rows)
 
 
 @functools.cache

@@ -69,6 +69,10 @@ class Host:
     """Of its monotonic clock, which starts anywhere and runs a little fast or slow; no decision may compare two."""
     clock_rate: float
 
+    def utc(self, now_s: float) -> str:
+        """Return the time of day that it shows: days off, and set back and forth now and then."""
+        return f"{now_s + self.clock_offset_s / 4 + 86_400 * (int(now_s) // 97 % 5):.3f}"
+
     def clock_s(self, now_s: float) -> float:
         """Return its monotonic clock at a true time."""
         return self.clock_offset_s + now_s * self.clock_rate
@@ -94,6 +98,8 @@ class Simulation:
     hold_s: float = 30.0
     publish: PublishForm = "symlink"
     compacts: bool = False
+    poison_row: int | None = None
+    """A row whose computation kills the process."""
     clockwork: Clockwork = field(init=False)
     server: Server = field(init=False)
     manifest: Manifest = field(init=False)
@@ -196,6 +202,9 @@ class _ToldBound(FakeBound):
         self._template = task.template.name
 
     def infer(self, batch: Sequence[Encoded]) -> list[Verdict]:
+        if any(row.row == self._simulation.poison_row for row in batch):
+            self._simulation.clockwork.kill(self._simulation.agents[self._agent])
+            self._simulation.clockwork.pause(0.0)
         verdicts = super().infer(batch)
         self._simulation.computed += [Computed(self._agent, self._template, verdict.row) for verdict in verdicts]
         return verdicts
