@@ -1,4 +1,4 @@
-"""A thousand histories (FSCTX_SEEDS sets another number) in which the laws hold; and one seed is one history, wherever it is lived through."""
+"""Histories in which the laws hold (FSCTX_SEEDS says how many); and one seed is one history anywhere."""
 
 import os
 import subprocess
