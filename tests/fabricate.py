@@ -24,6 +24,7 @@ from fsctx.protocol.manifest import Context, InputFile, Manifest, Task
 from fsctx.protocol.names import LeaseId
 from fsctx.protocol.processes import Process
 from fsctx.store import PosixStore
+from fsctx.store.system import System
 
 LABELS = ("SUPPORTED", "REFUTED", "NOT ENOUGH INFO")
 GOLD = ("SUPPORTS", "REFUTES", "NEI")
@@ -31,6 +32,14 @@ GOLD = ("SUPPORTS", "REFUTES", "NEI")
 
 WRONG_EVERY = 4
 """Rows whose number is a multiple of this get a wrong verdict."""
+
+
+class Undurable(System):
+    """Creates without fsync(2): no test outlives a power cut, and a disk takes milliseconds for each."""
+
+    def create(self, path: str, content: bytes, *, is_durable: bool) -> None:
+        """See `System.create`."""
+        super().create(path, content, is_durable=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +97,7 @@ def fabricate(
         has=(gold is not None, ids is not None),
         columns=tuple(columns or ()),
     )
-    run = FabricatedRun(store=PosixStore(folder), manifest=manifest, labels=tuple(labels))
+    run = FabricatedRun(store=PosixStore(folder, system=Undurable()), manifest=manifest, labels=tuple(labels))
     _make_folders(run)
     table = claims_table(n_rows, gold=gold, ids=ids, claims=claims, columns=columns or {})
     write_shards(folder, geometry, table)

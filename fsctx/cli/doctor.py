@@ -69,10 +69,7 @@ def _print(done: "Visit", *, as_json: bool) -> None:
     for line in (*words.table(done.report), *words.closing(done.report)):
         click.echo(line)
     if done.kept is not None:
-        click.echo(
-            f"note: the facts of {done.kept.date[:10]} stay, since two hosts ({done.kept.host}, {done.kept.peer}) "
-            f"found it unsafe ({'; '.join(done.kept.why)}): look with two hosts again, or remove the facts file"
-        )
+        click.echo(words.kept(done.kept))
 
 
 def _exit_code(done: "Visit", *, is_peer_wanted: bool) -> int:

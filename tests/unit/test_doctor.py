@@ -1,7 +1,6 @@
 """What `fsctx doctor` says and leaves behind, and what `fsctx plan` makes of it."""
 
 import contextlib
-import json
 import os
 import signal
 from pathlib import Path
@@ -13,6 +12,7 @@ from fabricate import fabricate
 from planning import make_plan, manifest_of
 
 from fsctx.cli.doctor import doctor
+from fsctx.coordinator.doctor import words
 from fsctx.coordinator.doctor.visit import Visit, visit
 from fsctx.coordinator.mounts import Mount, mount_of, mounts
 from fsctx.coordinator.plan.advice import advise
@@ -77,7 +77,7 @@ def test_a_local_disk_is_safe_and_only_the_facts_are_left(tmp_path: Path) -> Non
 
 
 def test_the_document_has_the_promised_shape(tmp_path: Path) -> None:
-    document = json.loads(run(tmp_path, "--json").stdout)
+    document = words.to_json(quick(tmp_path).report)
     assert list(document) == [
         "folder",
         "host",
@@ -102,7 +102,6 @@ def test_a_folder_without_symlinks_publishes_by_link(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_neither_is_unsafe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert quick(tmp_path, NoLinks()).report.verdict == "unsafe"
     monkeypatch.setattr("fsctx.coordinator.doctor.visit.ProbeSystem", NoLinks)
     done = run(tmp_path)
     assert done.return_value == 4
@@ -194,6 +193,7 @@ def test_a_folder_that_was_looked_at_may_become_the_run(tmp_path: Path) -> None:
 def test_what_two_hosts_found_unsafe_stays(tmp_path: Path) -> None:
     standing = facts(tmp_path, is_safe=False, why=("names have two winners",))
     write_facts(PosixStore(tmp_path), standing)
-    done = run(tmp_path)
-    assert "two hosts (h, p) found it unsafe (names have two winners)" in done.output
+    kept = quick(tmp_path).kept
+    assert kept is not None
+    assert "two hosts (h, p) found it unsafe (names have two winners)" in words.kept(kept)
     assert read_facts(PosixStore(tmp_path)) == standing

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from fabricate import FabricatedRun, add_agent, fabricate, fail_unit, finish_all, finish_unit
+from fabricate import FabricatedRun, add_agent, fabricate, fail_unit, finish_unit
 
 from fsctx.cli.retry import retry as retry_command
 from fsctx.cli.stop import stop as stop_command
@@ -48,7 +48,7 @@ def test_the_stop_command_names_the_order(run: FabricatedRun) -> None:
 
 
 def test_with_nothing_failed_retry_succeeds(run: FabricatedRun) -> None:
-    finish_all(run)
+    finish_unit(run, 599)
     done = CliRunner().invoke(retry_command, [str(run.root)])
     assert (done.exit_code, done.output) == (0, "nothing to put back\n")
 

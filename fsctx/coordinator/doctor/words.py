@@ -3,6 +3,7 @@
 from typing import Any
 
 from fsctx.coordinator.doctor.findings import Report, Verdict
+from fsctx.protocol.facts import Facts
 
 COLUMNS = ("what", "", "seen")
 
@@ -42,6 +43,14 @@ def closing(report: Report) -> list[str]:
             f"next: fsctx doctor {report.folder} --wait 300 here, and with --peer on another host that mounts it"
         )
     return lines
+
+
+def kept(facts: Facts) -> str:
+    """Return the line that tells why facts of two hosts were not replaced."""
+    return (
+        f"note: the facts of {facts.date[:10]} stay, since two hosts ({facts.host}, {facts.peer}) "
+        f"found it unsafe ({'; '.join(facts.why)}): look with two hosts again, or remove the facts file"
+    )
 
 
 def to_json(report: Report) -> dict[str, Any]:

@@ -95,6 +95,10 @@ def observer(run: str) -> Observer:
 
 
 def _agent(store: PosixStore, name: str) -> dict[str, Any]:
+    """Look up what is listed only: a client that looked too early may remember for a minute that nothing was there."""
+    folder = f"{names.AGENTS}/{name}"
+    if not {names.agent_record(name), names.session(name)} <= {f"{folder}/{file}" for file in store.list(folder)}:
+        return {}
     record, session = agents.read_agent(store, name), agents.read_session(store, name)
     said = {} if session is None else {"state": session.state, "progress": session.progress, **_ledger(session)}
     return {} if record is None else {"host": record.process.host, "pid": record.process.pid, **said}
