@@ -45,7 +45,7 @@ demo: setup      ## verify some hundred claims with two agents, one of which is 
 test: setup      ## all tests that need no server
 	$(BIN)/python -m pytest
 
-simulate: $(READY) ## a million simulated histories of the protocol (over night; make test has a thousand)
+simulate: $(READY) ## a million simulated histories of the protocol (over night; make test has ten thousand)
 	cd tests && ../$(BIN)/python -m simulation --seeds 0:1000000 --jobs $$(nproc)
 
 test-crash: $(READY)  ## real agents killed and frozen at named points (part of test)

@@ -14,7 +14,7 @@ _REFRESH_S = 2.0
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--watch", is_flag=True, help="Look again every two seconds until nothing is left to do.")
+@click.option("--watch", is_flag=True, help="Look again every two seconds until all is done and the agents left.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (with --watch, one a line).")
 def status(run: Path, *, watch: bool, as_json: bool) -> None:
     """Show how far a run is, and which agents work on it.
@@ -31,12 +31,11 @@ def status(run: Path, *, watch: bool, as_json: bool) -> None:
 
 
 def _looks(run: Path, *, is_watching: bool) -> Iterator["Status"]:
-    """Yield one status, or one every two seconds until the run is finished."""
+    """Yield one status, or one every two seconds until the run is over."""
     import time
 
-    from fsctx.coordinator.progress import RunState
     from fsctx.coordinator.status import read_status
-    from fsctx.coordinator.watching import Beat, with_silences
+    from fsctx.coordinator.watching import Beat, is_over, with_silences
     from fsctx.store import PosixStore
 
     store = PosixStore(run)
@@ -47,7 +46,7 @@ def _looks(run: Path, *, is_watching: bool) -> Iterator["Status"]:
     while True:
         seen, beats = with_silences(read_status(store), beats, time.monotonic())
         yield seen
-        if seen.state in (RunState.DONE, RunState.INCOMPLETE):
+        if is_over(seen):
             return
         time.sleep(_REFRESH_S)
 

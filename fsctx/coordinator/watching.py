@@ -3,7 +3,10 @@
 import dataclasses
 from dataclasses import dataclass
 
-from fsctx.coordinator.progress import Status
+from fsctx.coordinator.progress import RunState, Status
+
+LAST_WORDS_S = 15.0
+"""An agent whose counter stood still for so long is not waited for once the run is over: it may have died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,3 +32,9 @@ def with_silences(status: Status, before: dict[str, Beat], now_s: float) -> tupl
         for agent in status.agents
     )
     return dataclasses.replace(status, agents=watched), beats
+
+
+def is_over(status: Status) -> bool:
+    """Whether nothing is left to do or to see: agents leave some seconds after the last unit is done."""
+    is_finished = status.state in (RunState.DONE, RunState.INCOMPLETE)
+    return is_finished and all(not a.is_alive or (a.silent_s or 0.0) >= LAST_WORDS_S for a in status.agents)

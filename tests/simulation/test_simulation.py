@@ -16,7 +16,7 @@ from simulation.plan import draw
 from simulation.seeds import Failure, changed, differences, failures_of, shrunk
 from simulation.trace import Trace
 
-N_SEEDS = int(os.environ.get("FSCTX_SEEDS", "1000"))
+N_SEEDS = int(os.environ.get("FSCTX_SEEDS", "10000"))
 
 
 def _digest(seed: int) -> str:
@@ -26,7 +26,8 @@ def _digest(seed: int) -> str:
 
 @pytest.mark.slow
 def test_the_laws_hold_in_every_history() -> None:
-    found = [failure for _, failure in failures_of(range(N_SEEDS), jobs=2) if failure is not None]
+    jobs = len(os.sched_getaffinity(0))
+    found = [failure for _, failure in failures_of(range(N_SEEDS), jobs=jobs) if failure is not None]
     assert not found, f"{len(found)} histories break a law; replay the first: {found[0].what}\n{found[0].command}"
 
 

@@ -15,7 +15,7 @@ from fsctx.coordinator import status_text
 from fsctx.coordinator.progress import AgentView, RunState, Status, to_json
 from fsctx.coordinator.status import read_status
 from fsctx.coordinator.submit.record import Submission, write_submission
-from fsctx.coordinator.watching import with_silences
+from fsctx.coordinator.watching import is_over, with_silences
 from fsctx.errors import InputError
 from fsctx.protocol import leases, names, orders, processes
 from fsctx.protocol.agents import AgentRecord, AgentState, Ledger
@@ -231,6 +231,23 @@ def test_a_heartbeat_that_stands_still_is_timed_on_the_watchers_own_clock(run: F
     add_agent(run, counter=8)
     seen, _ = with_silences(look(run), beats, 115.0)
     assert seen.agents[0].silent_s == 0.0
+
+
+def test_a_watch_is_over_when_the_agents_of_a_finished_run_left_or_fell_silent(run: FabricatedRun) -> None:
+    add_agent(run, "one", state=AgentState.LEFT)
+    add_agent(run, "two", state=AgentState.WAITING)
+    finish_all(run)
+    seen, beats = with_silences(look(run), {}, 100.0)
+    assert not is_over(seen)
+    assert is_over(with_silences(look(run), beats, 116.0)[0])
+    add_agent(run, "two", state=AgentState.LEFT)
+    assert is_over(with_silences(look(run), beats, 101.0)[0])
+
+
+def test_a_watch_goes_on_while_there_is_work_for_agents_that_are_silent(run: FabricatedRun) -> None:
+    add_agent(run)
+    _, beats = with_silences(look(run), {}, 100.0)
+    assert not is_over(with_silences(look(run), beats, 1000.0)[0])
 
 
 def test_only_agents_at_work_count_towards_the_rate(run: FabricatedRun) -> None:
