@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from testbeds import SHARED_FILESYSTEMS
 
 from fsctx.protocol import names
 
@@ -62,7 +63,7 @@ def test_two_doctors_meet_in_a_folder(tmp_path: Path) -> None:
 def stale_bed(tmp_path: Path) -> Iterator[Path]:
     """Two mounts of one folder, each with names and attributes that are old for three seconds."""
     pytest.importorskip("mfusepy", reason="needs mfusepy for FUSE mounts")
-    script = Path(__file__).parents[3] / "shared" / "testbeds" / "sharedfs" / "stale_fuse.py"
+    script = SHARED_FILESYSTEMS / "stale_fuse.py"
     if not script.exists() or not os.access("/dev/fuse", os.W_OK):
         pytest.skip("needs the test bed stale_fuse.py and /dev/fuse")
     bed = [sys.executable, str(script)]

@@ -1,7 +1,7 @@
 """Network filesystems with several separate clients on this machine.
 
-The scripts that bring them up lie beside the checkout, in `shared/testbeds/sharedfs`. A bed is named by its kind and,
-where the same server is mounted in several ways, the way: `nfs v3`.
+`testbeds` tells where the scripts are that bring them up. A bed is named by its kind and, where the same server is
+mounted in several ways, the way: `nfs v3`.
 """
 
 import json
@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from testbeds import SHARED_FILESYSTEMS as SCRIPTS
 
 HERE = Path(__file__).parent
 TESTS = HERE.parents[1]
-CHECKOUT = TESTS.parent
-SCRIPTS = CHECKOUT.parent / "shared/testbeds/sharedfs"
 
 N_CLIENTS = 3
 UP_WITHIN_S = 120
@@ -42,7 +41,7 @@ class Client:
     def start(self, *command: str) -> "subprocess.Popen[str]":
         """Start a Python program there. Its standard input ends with the returned process."""
         scratch = "/run" if self.frozen_by else f"{self.mount}-cache"
-        environ = ["env", "OMP_NUM_THREADS=1", f"PYTHONPATH={TESTS}", f"FSCTX_CACHE={scratch}"]
+        environ = ["env", "OMP_NUM_THREADS=1", f"PYTHONPATH={TESTS.parent}:{TESTS}", f"FSCTX_CACHE={scratch}"]
         return subprocess.Popen(
             [*self.prefix, *environ, sys.executable, *command],
             stdin=subprocess.PIPE,
@@ -148,7 +147,7 @@ def clients_of(kind_name: str, state: Path, way: str = "") -> list[Client]:
 
 def _require(name: str, kind: Kind) -> None:
     if not SCRIPTS.is_dir():
-        pytest.skip(f"the scripts of the beds are not there: {SCRIPTS}")
+        pytest.skip(f"the scripts of the beds are not there: {SCRIPTS} (FSCTX_TESTBEDS says where they are)")
     if os.geteuid() != 0:
         pytest.skip("mounting filesystems needs root")
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
