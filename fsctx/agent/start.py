@@ -21,9 +21,10 @@ from fsctx.agent.options import AgentOptions
 from fsctx.agent.runfiles import RunFiles, check_still_there, read_run
 from fsctx.agent.sources import source_of_files
 from fsctx.agent.world import World
-from fsctx.errors import Damaged, FsctxError, StoreError
+from fsctx.errors import Damaged, FsctxError, Misconfigured, StoreError
 from fsctx.protocol import codec, names, orders, processes
 from fsctx.protocol.agents import AgentRecord, AgentState, Session
+from fsctx.protocol.facts import read_facts
 from fsctx.protocol.manifest import Context
 from fsctx.store import PosixStore
 from fsctx.store.counting import Budget, CountingSystem, Meter
@@ -69,8 +70,14 @@ def run_agent(folder: Path, options: AgentOptions, *, say: Say, system: System |
 
 
 def _read_run(store: PosixStore) -> RunFiles:
-    """Read a run; its store publishes as was planned."""
+    """Read a run; its store publishes as was planned. A run on a filesystem that was found unsafe is refused."""
     run = read_run(store)
+    facts = read_facts(store)
+    if facts is not None and not facts.is_safe:
+        raise Misconfigured(
+            f"{store.root}: fsctx doctor found this filesystem unsafe ({'; '.join(facts.why)}): plan on another one, "
+            f"or have it mended and run `fsctx doctor {store.root}` again, with two hosts as before"
+        )
     return dataclasses.replace(run, store=store.publishing_by(run.manifest.publish))
 
 

@@ -48,6 +48,7 @@ import click
     help="With nothing else to do, race an agent that keeps a unit so many times longer than it takes here; 0: never.",
 )
 @click.option("--no-peers", is_flag=True, help="Neither serve nor ask other nodes' caches.")
+@click.option("--doctor", "is_doctor", is_flag=True, hidden=True)
 @click.option("--submission", default=None, hidden=True)
 @click.option("--since-order", type=int, default=None, hidden=True)
 def agent(run: Path, cache: Path | None, **asked: Any) -> int:
@@ -57,6 +58,10 @@ def agent(run: Path, cache: Path | None, **asked: Any) -> int:
     are finished, gives its units back and goes. Exit codes: 0 nothing left, or told to leave; 4 the claims of a unit
     are damaged; 75 this device or node cannot do it; 78 no node can.
     """
+    if asked["is_doctor"]:
+        from fsctx.cli.doctor import look_as_pilot
+
+        return look_as_pilot(run, asked["submission"] or "by-hand")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads steal the cores of other agents
     from fsctx.agent.options import AgentOptions
     from fsctx.agent.residency import ContextMode

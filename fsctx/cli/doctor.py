@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from fsctx.coordinator.doctor.visit import Visit
 
 _LOOK_FOR_S = 60.0
+_PILOTS_WAIT_S = 3600.0
+"""A second pilot may stay in the queue for long."""
 
 
 @click.command()
@@ -43,6 +45,20 @@ def doctor(folder: Path, *, wait_s: float | None, is_peer: bool, as_json: bool) 
         done = visit(folder, wait_s=wait_s or 0.0, progress=progress)
     _print(done, as_json=as_json)
     return _exit_code(done, is_peer_wanted=wait_s is not None)
+
+
+def look_as_pilot(run: Path, submission: str) -> int:
+    """Be one of the two pilots that `fsctx submit --doctor` starts, and print what was found."""
+    from fsctx.coordinator.doctor.pair import is_first
+
+    with _progress(is_shown=False) as progress, is_first(run, submission) as is_waiting:
+        if not is_waiting:
+            return _join(run, _PILOTS_WAIT_S, progress)
+        from fsctx.coordinator.doctor.visit import visit
+
+        done = visit(run, wait_s=_PILOTS_WAIT_S, progress=progress)
+    _print(done, as_json=False)
+    return _exit_code(done, is_peer_wanted=True)
 
 
 def _join(folder: Path, wait_s: float, progress: "Callable[[str], None]") -> int:

@@ -14,7 +14,7 @@ from fsctx.protocol.geometry import Geometry
 from fsctx.store import Store
 
 LOOK_S = 0.3
-KILL_AT = 1 / 3
+KILL_AT = 1 / 2
 """Share of the claims that are done when an agent is killed."""
 
 

@@ -1,4 +1,4 @@
-"""What `fsctx doctor` found of a filesystem, as it leaves it for `fsctx plan`: one record in the folder looked at."""
+"""What `fsctx doctor` found of a filesystem, left for plans and agents as one record in the folder looked at."""
 
 from dataclasses import dataclass
 

@@ -9,10 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from fabricate import fabricate
 from testbeds import SHARED_FILESYSTEMS
 
-from fsctx.protocol import names
+from fsctx.coordinator.submit.record import read_submission
+from fsctx.protocol import agents, names
+from fsctx.protocol.facts import Facts, read_facts, write_facts
 
 
 def started(*arguments: str | Path) -> "subprocess.Popen[str]":
@@ -57,6 +61,36 @@ def test_two_doctors_meet_in_a_folder(tmp_path: Path) -> None:
     assert "says nothing of other hosts" in checks["second host"]["seen"]
     assert checks["race: exclusive create"]["level"] == "ok"
     assert "2 hosts" in checks["race: exclusive create"]["seen"]
+
+
+def test_two_pilots_look_together_and_leave_what_agents_go_by(tmp_path: Path) -> None:
+    run = fabricate(tmp_path / "run", n_rows=4)
+    submit = [sys.executable, "-m", "fsctx", "submit", str(run.root), "--batch", "local", "-n", "2", "--doctor"]
+    said = subprocess.run(submit, capture_output=True, text=True, check=True).stdout
+    submission = read_submission(run.store, said.split(" as ")[1].split(";")[0])
+    assert submission is not None
+    pilots = [psutil.Process(pilot.process.pid) for pilot in submission.pilots if pilot.process]
+    assert psutil.wait_procs(pilots, timeout=180)[1] == []
+    told = sorted((run.root / names.LOGS).glob("*"), key=lambda log: "verdict" in log.read_text())
+    assert ["verdict" in log.read_text() for log in told] == [False, True]
+    assert "2 hosts" in told[1].read_text()
+    found = read_facts(run.store)
+    assert found is not None
+    assert found.is_safe
+    assert not [name for name in os.listdir(run.root) if name.startswith("fsctx-doctor-")]
+
+
+def test_an_agent_does_not_work_where_two_hosts_found_it_unsafe(tmp_path: Path) -> None:
+    run = fabricate(tmp_path / "run", n_rows=4)
+    facts = {"date": "2026-11-30", "version": "0", "host": "a", "peer": "b", "kind": "nfs4", "publish": "symlink"}
+    write_facts(
+        run.store, Facts(**facts, is_safe=False, why=("names have two winners",), has_symlinks=True, ttl_s=60.0)
+    )
+    agent = [sys.executable, "-m", "fsctx", "agent", str(run.root), "--engine", "fake"]
+    done = subprocess.run(agent, capture_output=True, text=True, check=False)
+    assert done.returncode == 78
+    assert "unsafe (names have two winners)" in done.stderr
+    assert agents.list_agents(run.store) == []
 
 
 @pytest.fixture

@@ -144,6 +144,14 @@ def test_options_that_an_agent_would_refuse_are_refused_before_anything_starts(r
     assert run.store.list(names.SUBMISSIONS) == []
 
 
+@pytest.mark.parametrize("extra", [["-n", "3"], ["-n", "2", "--", "--no-peers"]])
+def test_doctors_are_two_and_no_agents(run: FabricatedRun, extra: list[str]) -> None:
+    done = CliRunner().invoke(command, [str(run.root), "--batch", "local", "--doctor", *extra])
+    assert isinstance(done.exception, InputError)
+    assert "pass -n 2" in str(done.exception)
+    assert run.store.list(names.SUBMISSIONS) == []
+
+
 @pytest.mark.parametrize("extra", [["--set", "nice"], ["--set", "gpus=1"]])
 def test_bad_settings_start_nothing(run: FabricatedRun, extra: list[str]) -> None:
     done = CliRunner().invoke(command, [str(run.root), "--batch", "local", "-n", "1", *extra])
