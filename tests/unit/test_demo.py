@@ -93,9 +93,9 @@ def test_units_in_hand_are_leased_and_not_done(tmp_path: Path) -> None:
     assert units_in_hand(run.store, run.geometry) == {"a": 1, "b": 1}
 
 
-def test_an_agent_is_killed_when_a_third_is_done() -> None:
-    assert not is_time(a_status(done=29))
-    assert is_time(a_status(done=30))
+def test_an_agent_is_killed_when_half_is_done() -> None:
+    assert not is_time(a_status(done=44))
+    assert is_time(a_status(done=45))
 
 
 def test_a_fleet_kills_none_but_its_own_agents(tmp_path: Path) -> None:
