@@ -75,8 +75,8 @@ def _read_run(store: PosixStore) -> RunFiles:
     facts = read_facts(store)
     if facts is not None and not facts.is_safe:
         raise Misconfigured(
-            f"{store.root}: fsctx doctor found this filesystem unsafe ({'; '.join(facts.why)}): plan on another one, "
-            f"or have it mended and run `fsctx doctor {store.root}` again, with two hosts as before"
+            f"{store.root} is on a filesystem that fsctx doctor found unsafe ({'; '.join(facts.why)}): plan on another "
+            f"one, or have it mended and run `fsctx doctor {store.root}` again"
         )
     return dataclasses.replace(run, store=store.publishing_by(run.manifest.publish))
 
