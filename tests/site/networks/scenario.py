@@ -45,10 +45,14 @@ class Outcome:
         return _agent_on(self.end, host)
 
     def robbed(self) -> set[str]:
-        """Return the hosts of the agents whose leases others took."""
+        """Return the hosts of the agents whose leases others took.
+
+        A lease that still names nobody at the end is nobody's: who created it died before it could write its name.
+        """
         owners, hosts = self.end["owners"], {name: agent["host"] for name, agent in self.end["agents"].items()}
         taken = [lease.rpartition(".") for lease in owners if not lease.endswith(".0")]
-        return {hosts[owners[f"{unit}.{int(generation) - 1}"]] for unit, _, generation in taken}
+        robbed = {owners[f"{unit}.{int(generation) - 1}"] for unit, _, generation in taken} - {None}
+        return {hosts[agent] for agent in robbed}
 
 
 @dataclass(slots=True)
