@@ -71,6 +71,7 @@ class Loop:
 
     def _warm_up(self) -> None:
         """Load the context of the first free unit before anything is leased: a node that cannot wastes no lease."""
+        self.ahead.scout.search.found_on_node(self.residency.on_node())
         while self.residency.mode == ContextMode.FULL and not self.limits.reason():
             task = self.ahead.first_task()
             if task is None or self._make_resident(task) is not None:
@@ -141,10 +142,18 @@ class Loop:
             model, fetched = self.residency.model, changed.fetched
             self._budget = Budget(model.batch_tokens)
             self.heartbeat.count(loads=1, fetch_s=fetched.seconds, load_s=changed.load_s)
-            self.heartbeat.say(context=self.residency.context, source=fetched.source, device=model.device)
+            self.heartbeat.say(
+                context=self.residency.context,
+                source=fetched.source,
+                fetched_bytes=fetched.bytes,
+                ready_s=round(fetched.seconds + changed.load_s, 3),
+                device=model.device,
+            )
+            self.ahead.scout.search.found_on_node(self.residency.on_node())
             self.events.add("fetched", source=fetched.source, seconds=round(fetched.seconds, 3), bytes=fetched.bytes)
             self.events.add(
                 "loaded",
+                context=self.residency.context,
                 seconds=round(changed.load_s, 3),
                 device=model.device,
                 dtype=model.dtype,
