@@ -49,9 +49,7 @@ def drained(first_s: float = 900.0, every_s: float = 60.0) -> list[Gpu]:
 
 def growing(n_first: int, n: int, every_s: float) -> list[Gpu]:
     """Return GPUs of which some are there from the start, and one more comes every so many seconds."""
-    return [
-        Gpu(rows_per_s=gpu.rows_per_s, from_s=max(0, i - n_first + 1) * every_s) for i, gpu in enumerate(static(n))
-    ]
+    return [Gpu(rows_per_s=gpu.rows_per_s, from_s=max(0, i - n_first + 1) * every_s) for i, gpu in enumerate(static(n))]
 
 
 def ideal_s(gpus: Sequence[Gpu], claims: int, unit_rows: int = 1) -> float:
