@@ -7,8 +7,10 @@
 The model is SmolLM2-135M, converted to a safetensors folder once, before anything is timed. Seconds are from the
 first agent's start to the last publication, as the agents' event logs tell. Where units are so small that loading for
 each would take hours, fewer claims are used (`--loads`), and the table says how many: `all claims` is then the
-time before the first inference, as measured, and the rest in proportion. At last one agent is killed (SIGKILL) and another one started on the same cache:
-`productive_s` is the time from its start to its first unit being inferred, `local_load_s` what loading took it.
+time before the first inference, as measured, and the rest in proportion.
+
+At last an agent is killed (SIGKILL) and another one started on the same cache: `productive_s` is the time from its
+start to its first unit being inferred, `local_load_s` what loading took it.
 The last line is one JSON document.
 
     python bench/context.py [CLAIMS.jsonl] [--model PATH] [--claims 400] [--unit-rows 1 10 100] [--loads 12]
