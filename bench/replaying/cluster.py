@@ -17,6 +17,7 @@ from fsctx.agent.engines.base import Engine
 from fsctx.agent.engines.fake import FakeEngine, FakeOptions
 from fsctx.agent.residency import ContextMode
 from fsctx.cache import Fetched
+from fsctx.coordinator.plan.sizing import slices_per_shard
 from fsctx.protocol import names
 from fsctx.protocol.geometry import MAX_UNCOMPACTED_BUCKETS
 from fsctx.protocol.manifest import Context
@@ -26,8 +27,6 @@ from replaying.pipe import Pipe
 
 _BATCH_TOKENS = 32
 """Of made-up claims that is 16 rows."""
-
-_GRACE_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +53,7 @@ class Cluster(Simulation):
     _origin: Pipe = field(init=False)
 
     def __post_init__(self) -> None:
-        super(Cluster, self).__post_init__()
+        super(Cluster, self).__post_init__()  # a class with slots is not the one that a bare super() finds
         self.compacts = self.manifest.geometry.n_buckets > MAX_UNCOMPACTED_BUCKETS
         self.manifest = replace(self.manifest, compacts=self.compacts)
         self.server.on_change = self._on_change
@@ -99,6 +98,6 @@ class Cluster(Simulation):
 
 def replay(gpus: Sequence[Gpu], *, mode: ContextMode, claims: int, unit_rows: int, until_s: float) -> Outcome:
     """Let GPUs verify claims in one of the three ways."""
-    shape = Shape(n_rows=claims, unit_rows=unit_rows, slices_per_shard=max(1, min(256, 1_048_576 // unit_rows)))
+    shape = Shape(n_rows=claims, unit_rows=unit_rows, slices_per_shard=slices_per_shard(unit_rows))
     cluster = Cluster(0, shape, FakeOptions(), save_s=30.0, context=mode, gpus=gpus)
     return cluster.run(until_s=until_s)

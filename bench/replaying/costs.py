@@ -1,5 +1,6 @@
 """What computing, loading and fetching cost, and who has a GPU when. Derived from the paper's figures; see paper.py."""
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ A10_PER_S, TITAN_PER_S = 3.39, 1.70
 """Inferences a second."""
 
 LINK_GB_PER_S = 1.25
+"""Of a node."""
+
 FETCH_S = CONTEXT_GB / LINK_GB_PER_S
 """A node's first fetch: its own link is the limit, as peers carry what the origin cannot."""
 
@@ -57,8 +60,6 @@ def ideal_s(gpus: Sequence[Gpu], claims: int, unit_rows: int = 1) -> float:
 
     Whoever finishes a next unit first gets it, which no schedule of equal units can beat.
     """
-    import heapq
-
     ends = [(gpu.ready_s + unit_rows / gpu.rows_per_s, unit_rows / gpu.rows_per_s) for gpu in gpus]
     heapq.heapify(ends)
     end_s = 0.0
