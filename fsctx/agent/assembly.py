@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from random import Random
 
@@ -53,6 +53,8 @@ class Parts:
     engine_for: Callable[[Context], Engine]
     fetch: Source
     say: Say
+    on_node: Callable[[], Collection[str]] = tuple
+    """Returns the contexts whose files are on this node."""
 
 
 def assemble(parts: Parts) -> Loop:
@@ -65,6 +67,7 @@ def assemble(parts: Parts) -> Loop:
         mode=options.context,
         engine_for=parts.engine_for,
         fetch=parts.fetch,
+        on_node=parts.on_node,
         clock=world.clock,
     )
     saver = Saver(store=run.store, run=run.manifest.run, labels=run.labels, origin=_origin(heartbeat, residency))

@@ -41,7 +41,9 @@ class Loop:
     """Runs `ahead`."""
     refusal: FsctxError | None = None
     """Why a task was refused, if one was."""
+    _upcoming: Future[Visit | Leave] | None = None
     _budget: Budget | None = None
+    _began_s: float = 0.0
     _saved_s: float = 0.0
     _health: Health = field(default_factory=Health)
     _n_restarts: int = 0
@@ -69,20 +71,19 @@ class Loop:
 
     def _warm_up(self) -> None:
         """Load the context of the first free unit before anything is leased: a node that cannot wastes no lease."""
+        self.ahead.scout.search.found_on_node(self.residency.on_node())
         while self.residency.mode == ContextMode.FULL and not self.limits.reason():
             task = self.ahead.first_task()
             if task is None or self._make_resident(task) is not None:
                 return
 
     def _work(self) -> str:
-        upcoming = self._prepare()
         while True:
-            step = self._await(upcoming)
+            step = self._await(self._prepare())
             if isinstance(step, Leave):
                 return step.reason
             self.limits.n_taken += len(step.works)
             bound = self._make_resident(step.task)
-            upcoming = self._prepare()
             if bound is None:
                 self._give_back(step)
             else:
@@ -91,7 +92,15 @@ class Loop:
                 return self.limits.leaving.now
 
     def _prepare(self) -> Future[Visit | Leave]:
-        return self.worker.submit(self.ahead.next_visit, self.limits.wanted())
+        """Begin to look for the next visit, unless that was done."""
+        if self._upcoming is None:
+            self._upcoming = self.worker.submit(self.ahead.next_visit, self.limits.wanted())
+        return self._upcoming
+
+    def _prepare_in_time(self, visit: Visit) -> None:
+        """Look for the next visit when this one is about to end: of long units, what is held early others lack late."""
+        if self.limits.pace.is_ending(visit.n_left, n_done=visit.n_done, seconds=self.clock() - self._began_s):
+            self._prepare()
 
     def _await(self, upcoming: Future[Visit | Leave]) -> Visit | Leave:
         """Return the next visit. Where it is not ready the device is idle: what others may need is written first."""
@@ -103,6 +112,7 @@ class Loop:
         try:
             return upcoming.result()
         finally:
+            self._upcoming = None
             self.heartbeat.count(idle_s=self.clock() - began_s)
 
     def _make_resident(self, task: int) -> Bound | None:
@@ -132,10 +142,18 @@ class Loop:
             model, fetched = self.residency.model, changed.fetched
             self._budget = Budget(model.batch_tokens)
             self.heartbeat.count(loads=1, fetch_s=fetched.seconds, load_s=changed.load_s)
-            self.heartbeat.say(context=self.residency.context, source=fetched.source, device=model.device)
+            self.heartbeat.say(
+                context=self.residency.context,
+                source=fetched.source,
+                fetched_bytes=fetched.bytes,
+                ready_s=round(fetched.seconds + changed.load_s, 3),
+                device=model.device,
+            )
+            self.ahead.scout.search.found_on_node(self.residency.on_node())
             self.events.add("fetched", source=fetched.source, seconds=round(fetched.seconds, 3), bytes=fetched.bytes)
             self.events.add(
                 "loaded",
+                context=self.residency.context,
                 seconds=round(changed.load_s, 3),
                 device=model.device,
                 dtype=model.dtype,
@@ -148,13 +166,13 @@ class Loop:
     def _compute(self, visit: Visit, bound: Bound) -> None:
         """Compute a visit, publishing each unit as soon as it is complete."""
         self._say(AgentState.RUNNING, unit=visit.works[0].lease_id.unit)
-        began_s = self._saved_s = self.clock()
+        self._began_s = self._saved_s = self.clock()
         try:
             n_rows = self._infer_all(visit, bound)
         except Unfit as error:
             self._restart(visit, error)
             return
-        seconds = self.clock() - began_s
+        seconds = self.clock() - self._began_s
         self.heartbeat.count(infer_s=seconds)
         self.events.add("inferred", rows=n_rows, seconds=round(seconds, 3))
         self.limits.pace = self.limits.pace.after(n_rows, seconds)
@@ -164,6 +182,7 @@ class Loop:
 
     def _infer_all(self, visit: Visit, bound: Bound) -> int:
         self._hand_over(visit)
+        self._prepare_in_time(visit)
         n_rows = self._infer(visit, bound, visit.encode(bound))
         careful = [work for work in visit.works if work.care is not None]
         for work in careful:
@@ -195,6 +214,7 @@ class Loop:
             n_rows += len(verdicts)
             self._account(verdicts)
             self._hand_over(visit)
+            self._prepare_in_time(visit)
         return n_rows
 
     def _infer_carefully(self, visit: Visit, work: UnitWork, bound: Bound) -> int:

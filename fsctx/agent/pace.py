@@ -38,6 +38,11 @@ class Pace:
         half = int(self.hold_s / 2 * self.rows_per_s / self.unit_rows)
         return max(1, min(half, self.most_units))
 
+    def is_ending(self, n_left: int, *, n_done: int, seconds: float) -> bool:
+        """Whether a visit that did so many rows in so many seconds has so few left that the next one is to be taken."""
+        rows_per_s = self.rows_per_s or self.after(n_done, seconds).rows_per_s
+        return rows_per_s > 0 and n_left / rows_per_s <= self.hold_s / 2
+
     def fits(self, left_s: float | None) -> bool:
         """Whether to begin a unit in the seconds that are left; one longer than `hold_s` is saved in parts."""
         if left_s is None or not self.rows_per_s:

@@ -1,6 +1,6 @@
 """Keeps a context resident on the device, or, to measure what that is worth, does not."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -42,6 +42,8 @@ class Residency:
     fetch: Callable[[Context, Engine], Fetched]
     """Brings the files to the node, or says where they are."""
     clock: Callable[[], float]
+    on_node: Callable[[], Collection[str]] = tuple
+    """Returns the contexts whose files are on this node."""
     engine: str = ""
     """Name of the engine that runs the resident model."""
     model: Model | None = None

@@ -1,6 +1,6 @@
 """Finds and takes work: observe, decide, act, until there is some, or a reason to wait or to leave."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -91,7 +91,7 @@ class Scout:
             leave=self.reason_to_leave(),
             free=self._one_task(free),
             bucket=bucket,
-            orphans=self._one_task(self.owners.orphans(leased, now_s)),
+            orphans=self._one_task(self.search.best_first(self.owners.orphans(leased, now_s))),
             watched=self.owners.due(leased),
             is_finished=self.search.is_finished,
             is_idle_too_long=self._is_idle_too_long(now_s),
@@ -99,7 +99,7 @@ class Scout:
             wait_s=self._wait_s,
         )
 
-    def _one_task(self, ids: tuple[LeaseId, ...]) -> tuple[LeaseId, ...]:
+    def _one_task(self, ids: Sequence[LeaseId]) -> tuple[LeaseId, ...]:
         return tuple(i for i in ids if self.geometry.task_of(i.unit) == self.geometry.task_of(ids[0].unit))
 
     def _take(self, ids: tuple[LeaseId, ...], now_s: float, *, is_takeover: bool) -> Found | None:

@@ -11,8 +11,8 @@ from fsctx.protocol.names import LeaseId
 VIEW_S = 60.0
 """A view older than this is looked at again before its free units are taken."""
 
-_LEVELS = 3
-"""Preference: 0 the resident task, 1 the resident context, 2 any other."""
+_LEVELS = 4
+"""Preference: 0 the resident task, 1 the resident context, 2 contexts whose files are on this node, 3 any other."""
 
 
 class Search:
@@ -27,6 +27,7 @@ class Search:
         self._tasks = tasks
         self._chance = chance
         self._resident: int | None = None
+        self._on_node: frozenset[str] = frozenset()
         self._refused: set[int] = set()
         order = list(range(geometry.n_buckets))
         chance.shuffle(order)
@@ -49,7 +50,13 @@ class Search:
         """Note which task is resident: its units come first from now on."""
         if task != self._resident:
             self._resident = task
-            self.begin_round([bucket for queue in self._unlooked for bucket in queue])
+            self._prefer_anew()
+
+    def found_on_node(self, contexts: Collection[str]) -> None:
+        """Note whose files are on this node: to make one of these resident takes no fetching."""
+        if self._on_node != frozenset(contexts):
+            self._on_node = frozenset(contexts)
+            self._prefer_anew()
 
     def refuse(self, tasks: Collection[int]) -> None:
         """Note tasks that this agent cannot do; all that is open is looked at again."""
@@ -77,6 +84,10 @@ class Search:
     def leased(self) -> list[LeaseId]:
         """The latest generations seen of units that somebody holds or held."""
         return [LeaseId(unit, g) for units in self._leased.values() for unit, g in units.items()]
+
+    def best_first(self, lease_ids: Iterable[LeaseId]) -> list[LeaseId]:
+        """Return leases in the order of preference."""
+        return sorted(lease_ids, key=lambda lease_id: self._level_of(lease_id.unit) or 0)
 
     def next_step(self, now_s: float) -> tuple[tuple[LeaseId, ...], int | None]:
         """Return free leases to take, best first, or else the next bucket to look at, or neither."""
@@ -116,6 +127,10 @@ class Search:
         known = self._leased.setdefault(bucket, {})
         known[lease_id.unit] = max(lease_id.generation, known.get(lease_id.unit, -1))
 
+    def _prefer_anew(self) -> None:
+        """Put what is down for a look down again: the preferences changed."""
+        self.begin_round([bucket for queue in self._unlooked for bucket in queue])
+
     def _forget(self, bucket: int) -> None:
         self._unfinished.pop(bucket, None)
         self._free.pop(bucket, None)
@@ -134,11 +149,12 @@ class Search:
     def _level(self, task: int) -> int | None:
         if task in self._refused:
             return None
-        if self._resident is None:
-            return _LEVELS - 1
         if task == self._resident:
             return 0
-        return 1 if self._tasks[task].context == self._tasks[self._resident].context else 2
+        context = self._tasks[task].context
+        if self._resident is not None and context == self._tasks[self._resident].context:
+            return 1
+        return 2 if context in self._on_node else 3
 
     def _tasks_of(self, bucket: int) -> range:
         units = self._geometry.units_of(bucket)

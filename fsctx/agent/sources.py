@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from fsctx.agent.engines.base import Engine
@@ -29,6 +29,20 @@ def source_of_files(options: AgentOptions) -> Source:
         return fetched
 
     return fetch
+
+
+def contexts_on_node(options: AgentOptions) -> Callable[[], Collection[str]]:
+    """Return what tells the contexts whose files are in this node's cache. A hint: they may go at any time."""
+    if options.context == ContextMode.AGNOSTIC:
+        return tuple
+
+    def look() -> Collection[str]:
+        try:
+            return {entry.digest for entry in NodeCache(options.cache).entries()}
+        except OSError:  # somebody removes files, or the folder cannot be read: whoever fetches will say so
+            return ()
+
+    return look
 
 
 def _in_place(context: Context, _engine: Engine) -> Fetched:

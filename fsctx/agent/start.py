@@ -19,7 +19,7 @@ from fsctx.agent.leaving import Leaving
 from fsctx.agent.loop import Loop
 from fsctx.agent.options import AgentOptions
 from fsctx.agent.runfiles import RunFiles, check_still_there, read_run
-from fsctx.agent.sources import source_of_files
+from fsctx.agent.sources import contexts_on_node, source_of_files
 from fsctx.agent.world import World
 from fsctx.errors import Damaged, FsctxError, Misconfigured, StoreError
 from fsctx.protocol import codec, names, orders, processes
@@ -64,6 +64,7 @@ def run_agent(folder: Path, options: AgentOptions, *, say: Say, system: System |
         leaving=leaving,
         engine_for=engine_for,
         fetch=source_of_files(options),
+        on_node=contexts_on_node(options),
         say=say,
     )
     return _see_out(assemble(parts), heartbeat, system.meter, say)

@@ -37,9 +37,14 @@ class UnitWork:
         return 0 if self.adopted is None else int(self.adopted.num_rows)
 
     @property
+    def n_left(self) -> int:
+        """Number of rows of the slice that have no verdict yet."""
+        return self.place.n_rows - self.n_adopted - len(self.verdicts)
+
+    @property
     def is_complete(self) -> bool:
         """Whether every row of the slice has its verdict."""
-        return self.n_adopted + len(self.verdicts) == self.place.n_rows
+        return self.n_left == 0
 
     @property
     def has_news(self) -> bool:

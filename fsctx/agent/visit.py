@@ -26,6 +26,16 @@ class Visit:
         """Whether the holders of a unit died again and again: then not even its tokenising is done ahead."""
         return any(work.care is not None for work in self.works)
 
+    @property
+    def n_left(self) -> int:
+        """Rows without a verdict."""
+        return sum(work.n_left for work in self.works)
+
+    @property
+    def n_done(self) -> int:
+        """Rows that were computed in this visit."""
+        return len(self._work_of_row) - self.n_left
+
     def encode(self, bound: Bound) -> Sequence[Encoded]:
         """Tokenise all rows that need no care, unless that is done."""
         if self.encoded is None:

@@ -69,6 +69,10 @@ class AgentView:
     model: str | None = None
     """The name of that context in this run."""
     source: str | None = None
+    """Where its files came from."""
+    fetched_bytes: int = 0
+    ready_s: float = 0.0
+    """How long it took to fetch and load it."""
     why: str = ""
     submission: str | None = None
     counter: int = 0

@@ -76,6 +76,8 @@ def _said(
         context=session.context,
         model=models.get(session.context or ""),
         source=session.source,
+        fetched_bytes=session.fetched_bytes,
+        ready_s=session.ready_s,
         why=session.why,
         submission=submission,
         counter=session.counter,

@@ -80,10 +80,18 @@ def _row(agent: AgentView, *, oddly_s: float) -> tuple[str, ...]:
         "" if agent.unit is None else str(agent.unit),
         f"{agent.rows_per_s:.1f}",
         agent.model or "",
-        agent.source or "",
+        _brought(agent),
         f"{agent.ledger.rows_done:,}",
         _note(agent, oddly_s=oddly_s),
     )
+
+
+def _brought(agent: AgentView) -> str:
+    """Return where the resident context came from, what was copied for it, and how long it took to be ready."""
+    if agent.source is None:
+        return ""
+    copied = f" {agent.fetched_bytes / 1e9:.2f} GB" if agent.fetched_bytes else ""
+    return f"{agent.source}{copied}, {duration(agent.ready_s)}"
 
 
 def _note(agent: AgentView, *, oddly_s: float) -> str:

@@ -85,6 +85,10 @@ class Session:
     """Digest of the context that is resident on the device."""
     source: str | None = None
     """Where its files came from: `node`, `peer`, `origin`."""
+    fetched_bytes: int = 0
+    """Copied to the node for it."""
+    ready_s: float = 0.0
+    """From asking for its files to its being resident."""
     rows_per_s: float = 0.0
     fs_calls_per_s: float = 0.0
     """Of about the last minute."""

@@ -78,6 +78,10 @@ def unit_table(run: FabricatedRun, unit: int) -> pa.Table:
 
 def events(run: FabricatedRun, kind: str) -> list[dict[str, Any]]:
     """Return all events of a kind, of all agents."""
+    return [event for found in events_by_agent(run).values() for event in found if event["event"] == kind]
+
+
+def events_by_agent(run: FabricatedRun) -> dict[str, list[dict[str, Any]]]:
+    """Return what each agent noted."""
     logs = sorted((run.root / names.AGENTS).glob("*/events.jsonl"))
-    found = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
-    return [event for event in found if event["event"] == kind]
+    return {log.parent.name: [json.loads(line) for line in log.read_text().splitlines()] for log in logs}

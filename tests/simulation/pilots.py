@@ -10,7 +10,6 @@ from fsctx.agent.leaving import Leaving
 from fsctx.agent.loop import Loop
 from fsctx.agent.options import AgentOptions
 from fsctx.agent.world import World
-from fsctx.cache import Fetched
 from fsctx.errors import FsctxError
 from fsctx.protocol import codec, names, orders
 from fsctx.protocol.agents import AgentRecord, AgentState, Session
@@ -18,7 +17,7 @@ from fsctx.protocol.processes import Process as ProcessName
 from fsctx.store import PosixStore
 from simulation.clockwork import Process
 from simulation.threads import Threads
-from simulation.world import ROOT, TTL_S, Host, Simulation
+from simulation.world import TTL_S, Host, Simulation
 
 
 def start_agent(simulation: Simulation, host: Host, *, after_s: float = 0.0) -> str:
@@ -86,12 +85,12 @@ def _assemble(simulation: Simulation, store: PosixStore, world: World, heartbeat
     engine = simulation.engine_of(heartbeat.agent)
     parts = Parts(
         run=simulation.run_files(store),
-        options=AgentOptions(cache=Path("/cache"), save_s=simulation.save_s),
+        options=AgentOptions(cache=Path("/cache"), context=simulation.context, save_s=simulation.save_s),
         world=world,
         heartbeat=heartbeat,
         leaving=leaving,
         engine_for=lambda context: engine,
-        fetch=lambda context, engine: Fetched(path=Path(ROOT), source="node", seconds=0.0, bytes=0),
+        fetch=simulation.fetch,
         say=lambda line: None,
     )
     return assemble(parts)

@@ -11,9 +11,11 @@ from typing import Any
 
 from fabricate import fabricate
 
-from fsctx.agent.engines.base import BoundTask, Encoded
+from fsctx.agent.engines.base import BoundTask, Encoded, Engine
 from fsctx.agent.engines.fake import FakeBound, FakeEngine, FakeModel, FakeOptions
+from fsctx.agent.residency import ContextMode
 from fsctx.agent.runfiles import RunFiles
+from fsctx.cache import Fetched
 from fsctx.protocol import codec
 from fsctx.protocol.manifest import Context, Manifest
 from fsctx.protocol.verdicts import Verdict
@@ -35,6 +37,7 @@ class Shape:
     n_rows: int
     unit_rows: int
     n_tasks: int = 1
+    slices_per_shard: int = 3
 
 
 @functools.cache
@@ -47,7 +50,7 @@ def planned(shape: Shape) -> tuple[dict[str, dict[str, bytes]], Manifest]:
             n_rows=shape.n_rows,
             unit_rows=shape.unit_rows,
             templates=templates,
-            slices_per_shard=3,
+            slices_per_shard=shape.slices_per_shard,
         )
         found: dict[str, dict[str, bytes]] = {ROOT: {}}
         for path in sorted(made.root.rglob("*")):
@@ -98,6 +101,7 @@ class Simulation:
     hold_s: float = 30.0
     publish: PublishForm = "symlink"
     compacts: bool = False
+    context: ContextMode = ContextMode.FULL
     poison_row: int | None = None
     """A row whose computation kills the process."""
     clockwork: Clockwork = field(init=False)
@@ -158,6 +162,10 @@ class Simulation:
     def engine_of(self, agent: str) -> FakeEngine:
         """Return an engine in simulated time that tells what it computes."""
         return _ToldEngine(self, agent)
+
+    def fetch(self, context: Context, engine: Engine) -> Fetched:
+        """Bring a context's files to a node: they are there."""
+        return Fetched(path=Path(ROOT), source="node", seconds=0.0, bytes=0)
 
 
 @functools.cache

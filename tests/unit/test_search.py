@@ -125,3 +125,31 @@ def test_refused_tasks_are_left_to_others_and_do_not_keep_the_agent() -> None:
     assert {shape.task_of(lease_id.unit) for lease_id in search.next_step(0.0)[0]} == {0, 1}
     search.saw(view(shape, 0, done=range(20)), 0.0)
     assert search.is_finished
+
+
+def test_contexts_on_this_node_come_before_those_that_must_be_fetched() -> None:
+    shape = geometry(1024, n_tasks=4)
+    search = Search(shape, SWEEP, Random(1))
+    search.found_on_node({"c2"})
+    look_at_all(search, shape)
+    assert SWEEP[shape.task_of(search.next_step(0.0)[0][0].unit)].context == "c2"
+    search.settle(0)
+    look_at_all(search, shape)
+    assert shape.task_of(search.next_step(0.0)[0][0].unit) == 0, "what is resident comes first all the same"
+
+
+def test_buckets_of_contexts_on_this_node_are_looked_at_first() -> None:
+    shape = geometry(4 * 256, n_tasks=4)
+    for seed in range(5):
+        search = Search(shape, SWEEP, Random(seed))
+        search.found_on_node({"c1"})
+        _, bucket = search.next_step(0.0)
+        assert bucket in (0, 1)
+
+
+def test_leases_of_the_resident_context_are_the_best_of_those_given_up() -> None:
+    shape = geometry(40, n_tasks=4)
+    search = Search(shape, SWEEP, Random(1))
+    search.settle(2)
+    order = search.best_first([LeaseId(0, 1), LeaseId(39, 1), LeaseId(20, 1)])
+    assert [shape.task_of(lease_id.unit) for lease_id in order] == [2, 3, 0]

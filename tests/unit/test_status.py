@@ -80,6 +80,20 @@ def test_the_document_has_the_promised_shape(run: FabricatedRun) -> None:
     assert document["goodput"]["seconds"]["infer"] == 1.5
 
 
+def test_an_agents_context_is_shown_with_what_it_took_to_get_it(run: FabricatedRun) -> None:
+    [context] = {task.context for task in run.manifest.tasks if task.model == run.manifest.tasks[0].model}
+    add_agent(run, "agent-1", context=context, source="origin", fetched_bytes=3_700_000_000, ready_s=45.2)
+    add_agent(run, "agent-2", context=context, source="node", ready_s=4.0)
+    add_agent(run, "agent-3")
+    seen = look(run)
+    lines = [" ".join(line.split()) for line in status_text.plain_table(status_text.agent_rows(seen))]
+    model = run.manifest.tasks[0].model
+    assert [line for line in lines if f"{model} origin 3.70 GB, 45 s" in line]
+    assert [line for line in lines if f"{model} node, 4 s" in line]
+    told = [(a["model"], a["source"], a["fetched_bytes"], a["ready_s"]) for a in to_json(seen)["agents"]]
+    assert told == [(model, "origin", 3_700_000_000, 45.2), (model, "node", 0, 4.0), (None, None, 0, 0.0)]
+
+
 def test_calls_to_the_filesystem_are_told_per_unit_and_per_second(run: FabricatedRun) -> None:
     assert not [line for line in status_text.summary(look(run), root="r") if line.startswith("calls")]
     add_agent(run, ledger=Ledger(units_done=4, fs_calls=38), fs_calls_per_s=2.5)

@@ -1,0 +1,196 @@
+"""The experiments of arXiv 2510.14024, repeated in simulated time by the agents' real code. Some minutes.
+
+    static     20 GPUs of two speeds, 145,449 claims, 100 a unit, in the three ways
+    batches    the same with 1 to 3,000 claims a unit
+    drain      one GPU is preempted each minute, until none is left
+    growth     from 4 to 20 GPUs, and up to 186
+
+Real: all that an agent does (`replaying/cluster.py` tells): leases, order, pace, publication, saving, compaction.
+Simulated: clock, threads, the shared filesystem. Modelled: what a GPU, a load and a fetch take. Peers are not
+simulated: in full and partial a node fetches the context once, as fast as its link lets it (10 Gbit/s).
+
+What things cost is derived from the paper's own results:
+  rates     full takes 2,900 s, of which 42 s are the first fetch (14.2 GB) and load: 50.9 claims/s on 20 GPUs.
+            That an A10 is twice as fast as a TITAN X is assumed: 3.39 and 1.70 claims/s.
+  load      partial takes 5,300 s, so a unit of 100 takes 31 s longer. (Its 141,100 s at one claim a unit mean 19 s:
+            the paper's figures do not agree on one number, so that row comes out too slow.)
+  fetch     agnostic takes 10,400 s: all who read the shared filesystem at once share 2.6 GB/s.
+  drain     from minute 15 on, fast GPUs first; killed without a warning.   assumed: the paper's totals fit it
+  growth    one GPU more every 300 s; one every 4 s.                        assumed: the paper's times fit it
+
+`ideal`: every GPU fetches and loads once, then computes without a pause, and the work can be cut anywhere.
+`by unit`: the best schedule of units that cannot be cut, knowing all speeds; which no scheduler beats.
+Where units are many, fewer claims are done (`--units`): what is lost at a run's end weighs more there.
+The last line is one JSON document.
+
+    python bench/paper.py [static] [batches] [drain] [growth] [--units 15000] [--claims 145449]
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the simulator is there
+
+from replaying import costs
+from replaying.cluster import replay
+from replaying.costs import Gpu
+
+from fsctx.agent.residency import ContextMode
+
+DRAIN_END_S = 900.0 + 20 * 60.0
+NEVER_S = 1e7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the table. Of a drained cluster the claims count, else the seconds."""
+
+    what: str
+    mode: str
+    unit_rows: int
+    claims: int
+    ours: float
+    ideal: float | None
+    by_unit: float | None
+    paper: float | None
+    loads: int
+    unit: str = "s"
+
+    @property
+    def loss(self) -> float | None:
+        """How much worse than the ideal."""
+        if self.ideal is None:
+            return None
+        return self.ours / self.ideal - 1 if self.unit == "s" else 1 - self.ours / self.ideal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much is simulated."""
+
+    claims: int
+    units: int
+
+    def claims_of(self, unit_rows: int) -> int:
+        """Return how many claims to do with units of so many rows."""
+        return min(self.claims, self.units * unit_rows)
+
+
+def static(size: Size) -> Iterator[Row]:
+    for mode, paper in ((ContextMode.FULL, 2900), (ContextMode.PARTIAL, 5300), (ContextMode.AGNOSTIC, 10_400)):
+        yield timed("20 GPUs", costs.static(), size, mode=mode, paper=paper)
+
+
+def batches(size: Size) -> Iterator[Row]:
+    for unit_rows in (1, 10, 1000, 3000):
+        yield timed("20 GPUs", costs.static(), size, unit_rows=unit_rows)
+    few = Size(claims=min(size.claims, 1000), units=size.units)  # 8 s a claim: a thousand tell
+    yield timed("20 GPUs", costs.static(), few, mode=ContextMode.PARTIAL, unit_rows=1, paper=141_100)
+    for unit_rows in (1000, 3000):
+        yield timed("20 GPUs", costs.static(), size, mode=ContextMode.PARTIAL, unit_rows=unit_rows)
+
+
+def drain(size: Size) -> Iterator[Row]:
+    gpus = costs.drained()
+    for mode, paper in ((ContextMode.FULL, 62_900), (ContextMode.PARTIAL, 46_000), (ContextMode.AGNOSTIC, None)):
+        done = replay(gpus, mode=mode, claims=size.claims, unit_rows=100, until_s=DRAIN_END_S)
+        is_full = mode == ContextMode.FULL
+        yield Row(
+            what="20 GPUs less one a minute",
+            mode=mode,
+            unit_rows=100,
+            claims=size.claims,
+            ours=done.claims,
+            ideal=costs.ideal_claims(gpus, DRAIN_END_S) if is_full else None,
+            by_unit=costs.ideal_claims(gpus, DRAIN_END_S, 100) if is_full else None,
+            paper=paper,
+            loads=done.loads,
+            unit="claims",
+        )
+
+
+def growth(size: Size) -> Iterator[Row]:
+    yield timed("4 to 20 GPUs", costs.growing(4, 20, 300.0), size, paper=5000)
+    yield timed("1 to 186 GPUs", costs.growing(1, 186, 4.0), size, paper=783)
+
+
+def timed(
+    what: str,
+    gpus: Sequence[Gpu],
+    size: Size,
+    *,
+    mode: ContextMode = ContextMode.FULL,
+    unit_rows: int = 100,
+    paper: float | None = None,
+) -> Row:
+    """Let GPUs do a run to its end."""
+    claims = size.claims_of(unit_rows)
+    done = replay(gpus, mode=mode, claims=claims, unit_rows=unit_rows, until_s=NEVER_S)
+    assert done.claims == claims, f"{done.claims} of {claims} claims were published"
+    is_full = mode == ContextMode.FULL
+    return Row(
+        what=what,
+        mode=mode,
+        unit_rows=unit_rows,
+        claims=claims,
+        ours=done.seconds,
+        ideal=costs.ideal_s(gpus, claims) if is_full else None,
+        by_unit=costs.ideal_s(gpus, claims, unit_rows) if is_full else None,
+        paper=paper,
+        loads=done.loads,
+    )
+
+
+EXPERIMENTS: dict[str, Callable[[Size], Iterator[Row]]] = {
+    "static": static,
+    "batches": batches,
+    "drain": drain,
+    "growth": growth,
+}
+
+HEADS = ("", "context", "unit", "claims", "loads", "ours", "ideal", "by unit", "loss", "at full size", "paper")
+
+
+def line(row: Row) -> tuple[str, ...]:
+    """Return a row's cells. What takes fewer claims here is scaled to the paper's number, startup apart."""
+    ready_s = costs.FETCH_S + costs.LOAD_S
+    scaled = ready_s + (row.ours - ready_s) * costs.CLAIMS / row.claims if row.unit == "s" else row.ours
+    return (
+        row.what,
+        row.mode,
+        f"{row.unit_rows:,}",
+        f"{row.claims:,}",
+        f"{row.loads:,}",
+        f"{row.ours:,.0f} {row.unit}",
+        *("" if value is None else f"{value:,.0f}" for value in (row.ideal, row.by_unit)),
+        "" if row.loss is None else f"{row.loss:.1%}",
+        f"{scaled:,.0f}",
+        "" if row.paper is None else f"{row.paper:,.0f}",
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("experiments", nargs="*", choices=[[], *EXPERIMENTS], help="all if none is named")
+    parser.add_argument("--claims", type=int, default=costs.CLAIMS)
+    parser.add_argument("--units", type=int, default=15_000, help="at most so many units a run")
+    options = parser.parse_args()
+    size = Size(claims=options.claims, units=options.units)
+    widths = (26, 9, 6, 8, 7, 14, 8, 8, 7, 13, 8)
+    print("".join(head.rjust(width) for head, width in zip(HEADS, widths, strict=True)))
+    rows = []
+    for name in options.experiments or EXPERIMENTS:
+        for row in EXPERIMENTS[name](size):
+            rows.append(row)
+            print("".join(cell.rjust(width) for cell, width in zip(line(row), widths, strict=True)), flush=True)
+    goals = {"loss": "< 0.05 by unit", "drain_claims": 62_900}
+    print(json.dumps({"rows": [asdict(row) | {"loss": row.loss} for row in rows], "goals": goals}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The parts of bench/paper.py, one module each."""
