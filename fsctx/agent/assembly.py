@@ -24,6 +24,7 @@ from fsctx.agent.scout import Scout
 from fsctx.agent.search import Search
 from fsctx.agent.slices import Slices
 from fsctx.agent.sources import Source
+from fsctx.agent.tail import Tail
 from fsctx.agent.watch import Patience
 from fsctx.agent.world import World
 from fsctx.protocol.manifest import Context
@@ -119,9 +120,19 @@ def _behind(parts: Parts, saver: Saver) -> Behind:
 
 
 def _compactor(parts: Parts) -> Compactor:
-    run = parts.run
-    labels = [run.labels(task) for task in range(len(run.manifest.tasks))]
-    return Compactor(store=run.store, manifest=run.manifest, labels=labels, events=parts.heartbeat.events)
+    run, agent = parts.run, parts.heartbeat.agent
+    return Compactor(
+        store=run.store,
+        manifest=run.manifest,
+        labels=[run.labels(task) for task in range(len(run.manifest.tasks))],
+        events=parts.heartbeat.events,
+        agent=agent,
+        chance=_chance(agent),
+    )
+
+
+def _chance(agent: str) -> Random:
+    return Random(int.from_bytes(hashlib.sha256(agent.encode()).digest()[:8]))
 
 
 def _ahead(parts: Parts, residency: Residency, saver: Saver, limits: Limits) -> Ahead:
@@ -141,7 +152,7 @@ def _ahead(parts: Parts, residency: Residency, saver: Saver, limits: Limits) -> 
 
 def _scout(parts: Parts, limits: Limits) -> Scout:
     manifest, agent = parts.run.manifest, parts.heartbeat.agent
-    chance = Random(int.from_bytes(hashlib.sha256(agent.encode()).digest()[:8]))
+    chance = _chance(agent)
     patience = Patience(
         ttl_s=manifest.ttl_s,
         stall_s=parts.options.stall_s,
@@ -156,16 +167,25 @@ def _scout(parts: Parts, limits: Limits) -> Scout:
         unit_s=lambda: limits.pace.unit_s,
         given_back=lambda: parts.heartbeat.session.released,
     )
+    search = Search(manifest.geometry, manifest.tasks, chance)
+    tail = Tail(
+        store=parts.run.store,
+        geometry=manifest.geometry,
+        search=search,
+        owners=owners,
+        me=agent,
+        chance=chance,
+        ttl_s=manifest.ttl_s,
+    )
     return Scout(
         store=parts.run.store,
         geometry=manifest.geometry,
-        search=Search(manifest.geometry, manifest.tasks, chance),
+        search=search,
         owners=owners,
+        tail=tail,
         agent=agent,
-        chance=chance,
         reason_to_leave=limits.reason,
         give_back=parts.heartbeat.release,
-        longest_wait_s=manifest.ttl_s / BEATS_PER_TTL,
         idle_exit_s=parts.options.idle_exit_s,
     )
 

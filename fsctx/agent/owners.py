@@ -1,6 +1,6 @@
 """What an agent knows of the others that hold leases: who owns what, and whether they are alive."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fsctx.agent import watch
@@ -12,6 +12,12 @@ from fsctx.store import Store
 
 AT_ONCE = 8
 """So many owners are read per look: the rest has its turn at the next ones."""
+
+JUST_NOW_S = 0.1
+"""A look is not repeated so soon."""
+
+JUST_AFTER_S = 0.05
+"""The look that finds an owner silent for the time to live comes so long after its end."""
 
 
 @dataclass(slots=True)
@@ -46,12 +52,62 @@ class Owners:
         """Return the next generations of the leases whose holders are gone, or silent when just looked at."""
         return tuple(LeaseId(id_.unit, id_.generation + 1) for id_ in leased if self._is_orphan(id_, now_s))
 
-    def due(self, leased: Iterable[LeaseId]) -> tuple[LeaseId, ...]:
-        """Return some leases, one per owner, whose owners were not looked at for the longest time."""
-        unknown = [id_ for id_ in leased if id_ not in self._of_lease]
-        known: dict[str, LeaseId] = {self._of_lease[id_]: id_ for id_ in leased if id_ in self._of_lease}
-        longest = sorted(known, key=lambda owner: self._looked_s(owner))
-        return tuple([*unknown, *(known[owner] for owner in longest)][:AT_ONCE])
+    def due(self, watched: Mapping[LeaseId, float], now_s: float) -> tuple[LeaseId, ...]:
+        """Return some leases, one per owner, whose owners are to be looked at now, the latest first.
+
+        `watched` says of each lease how often its owner is looked at, in seconds.
+        """
+        for id_ in watched:
+            self._since_s.setdefault(id_, now_s)
+        late = sorted((at_s, id_) for at_s, id_ in self._next_looks(watched) if at_s <= now_s)
+        return tuple(id_ for _, id_ in late[:AT_ONCE])
+
+    def knows(self, lease_id: LeaseId) -> bool:
+        """Whether it is known whose lease this is."""
+        return lease_id in self._of_lease
+
+    def next_look_s(self, watched: Mapping[LeaseId, float]) -> float:
+        """Return when the next look is due."""
+        return min((at_s for at_s, _ in self._next_looks(watched)), default=float("inf"))
+
+    def _next_looks(self, watched: Mapping[LeaseId, float]) -> Iterable[tuple[float, LeaseId]]:
+        one_of: dict[str, LeaseId] = {self._of_lease.get(id_, _nameless(id_)): id_ for id_ in watched}
+        return ((self._next_look_s(owner, id_, watched[id_]), id_) for owner, id_ in one_of.items())
+
+    def _next_look_s(self, owner_name: str, lease_id: LeaseId, every_s: float) -> float:
+        """Return when an owner is due: at the end of its time to live at the latest, if it is silent since a look."""
+        owner = self._owners.get(owner_name)
+        if owner_name in (self.me, leases.NOBODY) or (owner is not None and owner.is_gone):
+            return float("inf")
+        if owner is None or owner.watch is None:
+            return self._since_s.get(lease_id, float("-inf")) + every_s
+        looked_s, end_s = owner.watch.looked_s, owner.watch.counter_since_s + self.patience.ttl_s + JUST_AFTER_S
+        return min(looked_s + every_s, end_s if end_s > looked_s else float("inf"))
+
+    def meet_neighbours(self, names: Iterable[str]) -> None:
+        """Get to know agents of this host: of them alone it is known at once when they are dead."""
+        for name in names:
+            owner = self._owners.setdefault(name, _Owner())
+            if owner.record is None:
+                owner.record = agents.read_agent(self.store, name)
+
+    def units_of_dead_neighbours(self, now_s: float) -> list[int]:
+        """Return units at which agents of this host were working when they died, each once."""
+        units = []
+        for name, owner in self._owners.items():
+            if not owner.is_gone and owner.record is not None and self.is_dead(owner.record):
+                session = agents.read_session(self.store, name)
+                owner.watch = watch.look(owner.watch, session, now_s, self.patience)
+                owner.is_gone = True
+                units += [session.unit] if session and session.unit is not None else []
+        return units
+
+    def gone(self, now_s: float) -> frozenset[str]:
+        """Return the agents that are known to be gone, or silent when just looked at."""
+        return frozenset(name for name, owner in self._owners.items() if self._is_gone_or_silent(owner, now_s))
+
+    def _is_gone_or_silent(self, owner: _Owner, now_s: float) -> bool:
+        return owner.is_gone or (owner.watch is not None and watch.is_silent(owner.watch, now_s, self.patience))
 
     def look(self, lease_id: LeaseId, now_s: float) -> None:
         """Look at the owner of a lease: its session, and, once, its record.
@@ -67,8 +123,9 @@ class Owners:
         self._since_s.setdefault(lease_id, now_s)
         if owner_name in (leases.NOBODY, self.me):
             owner.is_gone = owner_name == leases.NOBODY
-            owner.released = frozenset(self.given_back()) if owner_name == self.me else frozenset()
             return
+        if owner.watch is not None and now_s < owner.watch.looked_s + JUST_NOW_S:
+            return  # for another of its leases
         session = None if owner_name == _nameless(lease_id) else agents.read_session(self.store, owner_name)
         owner.watch = watch.look(owner.watch, session, now_s, self.patience)
         owner.is_gone = self._is_gone(owner_name, owner, session)
@@ -88,16 +145,14 @@ class Owners:
 
     def _is_orphan(self, lease_id: LeaseId, now_s: float) -> bool:
         name = self._of_lease.get(lease_id, "?")
+        if name == self.me:  # else one who is alone waits for itself for ever
+            return str(lease_id) in self.given_back()
         owner = self._owners.get(name)
         if owner is None:
             return False
-        if str(lease_id) in owner.released:  # its own too: else one who is alone waits for itself for ever
+        if str(lease_id) in owner.released or self._is_straggler(lease_id, now_s):
             return True
-        if name == self.me:
-            return False
-        if owner.is_gone or self._is_straggler(lease_id, now_s):
-            return True
-        return owner.watch is not None and watch.is_silent(owner.watch, now_s, self.patience)
+        return self._is_gone_or_silent(owner, now_s)
 
     def _is_straggler(self, lease_id: LeaseId, now_s: float) -> bool:
         """Whether a live holder is so slow that a race is worth the work: the first result counts."""
@@ -105,10 +160,6 @@ class Owners:
         if not self.patience.race_factor or unit_s is None or since_s is None:
             return False
         return now_s - since_s >= max(self.patience.race_factor * unit_s, self.patience.race_from_s)
-
-    def _looked_s(self, owner_name: str) -> float:
-        owner = self._owners.get(owner_name)
-        return owner.watch.looked_s if owner and owner.watch else float("-inf")
 
 
 def _nameless(lease_id: LeaseId) -> str:

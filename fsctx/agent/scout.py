@@ -2,21 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from random import Random
 
 from fsctx.agent.decide import Inspect, Leave, Look, Situation, Take, Wait, decide
 from fsctx.agent.owners import Owners
 from fsctx.agent.search import Search
+from fsctx.agent.tail import Tail
 from fsctx.errors import Missing, StoreError
 from fsctx.protocol import buckets, leases, results
 from fsctx.protocol.geometry import Geometry, bucket_of
 from fsctx.protocol.names import LeaseId
 from fsctx.store import Store
 
-LOOK_AGAIN = 4
-"""In the tail so many unfinished buckets are listed again at each turn."""
-
-FIRST_WAIT_S = 0.25
+FRUITLESS = 8
+"""After so many buckets without a free unit it is no hurry any more to look at others: hardly any is free."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +26,7 @@ class Found:
 
 @dataclass(slots=True, kw_only=True)
 class Scout:
-    """Takes leases for one agent. One thread uses it.
+    """Takes leases for one agent. One thread uses it. `tail` says what to look at while nothing is free.
 
     `reason_to_leave` says why nothing must be begun any more, or None; `give_back` declares a lease released.
     """
@@ -37,13 +35,13 @@ class Scout:
     geometry: Geometry
     search: Search
     owners: Owners
+    tail: Tail
     agent: str
-    chance: Random
     reason_to_leave: Callable[[], str | None]
     give_back: Callable[[LeaseId], None]
-    longest_wait_s: float
     idle_exit_s: float | None = None
-    _wait_s: float = FIRST_WAIT_S
+    _n_fruitless: int = 0
+    """Looks since there was work."""
     _idle_since_s: float | None = None
 
     def step(self, now_s: float, wanted: int) -> Found | Wait | Leave | None:
@@ -53,19 +51,22 @@ class Scout:
                 return self._take(ids, now_s, is_takeover=is_takeover)
             case Look(bucket):
                 self.look(bucket, now_s)
+                self._go_on(now_s)
                 return None
             case Inspect(ids):
                 for lease_id in ids:
                     self.owners.look(lease_id, now_s)
-                return self._rest(now_s)
-            case Wait():
-                return self._rest(now_s)
+                return None
+            case Wait() as wait:
+                self._idle_since_s = now_s if self._idle_since_s is None else self._idle_since_s
+                self.tail.rest()
+                return wait
             case Leave() as leave:
                 return leave
 
     def first_task(self, now_s: float) -> int | None:
         """Look until a free unit is seen and return its task; None if there is none. Takes nothing."""
-        self.skip_compacted(now_s)
+        self.search.saw_compacted(buckets.compacted(self.store))
         while True:
             free, bucket = self.search.next_step(now_s)
             if free:
@@ -74,29 +75,28 @@ class Scout:
                 return None
             self.look(bucket, now_s)
 
-    def skip_compacted(self, now_s: float) -> None:
-        """Learn by one listing of all buckets that were finished long ago."""
-        for bucket in buckets.compacted(self.store):
-            self.search.saw(buckets.compacted_view(self.geometry, bucket), now_s)
-
     def look(self, bucket: int, now_s: float) -> None:
         """List a bucket."""
         self.search.saw(buckets.look(self.store, self.geometry, bucket), now_s)
 
     def _observe(self, now_s: float, wanted: int) -> Situation:
+        leave = self.reason_to_leave()
         free, bucket = self.search.next_step(now_s)
-        is_tail = not free and bucket is None
+        is_tail = leave is None and not free and bucket is None
+        if is_tail:
+            self.search.begin_round(self.tail.turn(now_s))
+            free, bucket = self.search.next_step(now_s)
         leased = self.search.leased if is_tail else []
         return Situation(
-            leave=self.reason_to_leave(),
+            leave=leave,
             free=self._one_task(free),
             bucket=bucket,
             orphans=self._one_task(self.search.best_first(self.owners.orphans(leased, now_s))),
-            watched=self.owners.due(leased),
+            watched=self.tail.due(now_s) if is_tail else (),
             is_finished=self.search.is_finished,
             is_idle_too_long=self._is_idle_too_long(now_s),
             wanted=wanted,
-            wait_s=self._wait_s,
+            wait_s=self.tail.wait_s(now_s) if is_tail else 0.0,
         )
 
     def _one_task(self, ids: Sequence[LeaseId]) -> tuple[LeaseId, ...]:
@@ -106,24 +106,37 @@ class Scout:
         """Try for leases; an orphan whose result was published in the meantime is not worth the work."""
         mine: list[LeaseId] = []
         for lease_id in ids:
-            self.search.tried(lease_id)
             try:
-                is_mine = leases.take(self.store, lease_id, self.agent)
-                self.search.stands(lease_id)
-                if is_mine and not self._is_pointless(lease_id, is_takeover=is_takeover):
-                    mine.append(lease_id)
-            except Missing:
-                self.look(bucket_of(lease_id.unit), now_s)  # the bucket was compacted: this tells
-                break
+                if not self._try(lease_id, now_s, is_takeover=is_takeover):
+                    break
             except StoreError:
                 self.give_back(lease_id)  # it may be ours without our knowing
                 if not mine:
                     raise
                 break
+            mine.append(lease_id)
         if not mine:
             return None
-        self._wait_s, self._idle_since_s = FIRST_WAIT_S, None
+        if not is_takeover and self._n_fruitless >= FRUITLESS:
+            self.search.begin_round(self.search.unfinished)  # something is free after all
+        self._n_fruitless, self._idle_since_s = 0, None
+        self.tail.begin_again()
         return Found(leases=tuple(mine))
+
+    def _try(self, lease_id: LeaseId, now_s: float, *, is_takeover: bool) -> bool:
+        self.search.tried(lease_id)
+        bucket = bucket_of(lease_id.unit)
+        try:
+            is_mine = leases.take(self.store, lease_id, self.agent)
+            self.search.stands(lease_id)
+            if is_mine and not self._is_pointless(lease_id, is_takeover=is_takeover):
+                return True
+        except Missing:
+            self.look(bucket, now_s)  # the bucket was compacted: this tells
+            return False
+        if not is_takeover:
+            self.look(bucket, now_s)  # somebody goes before us here: begin at another place
+        return False
 
     def _is_pointless(self, lease_id: LeaseId, *, is_takeover: bool) -> bool:
         """Whether the unit is done, or others read in our session that we gave this very lease back.
@@ -132,19 +145,16 @@ class Scout:
         """
         if str(lease_id) in self.owners.given_back():
             return True
-        return is_takeover and results.winning(self.store, lease_id.unit) is not None
+        if not is_takeover:
+            return False
+        is_published = results.winning(self.store, lease_id.unit) is not None
+        return is_published or buckets.is_compacted(self.store, bucket_of(lease_id.unit))
 
-    def _rest(self, now_s: float) -> Wait | None:
-        """Put some buckets down for another look and wait, longer each time, with a random spread."""
-        if self._idle_since_s is None:
-            self._idle_since_s = now_s
-        unfinished = self.search.unfinished
-        self.search.begin_round(self.chance.sample(unfinished, min(LOOK_AGAIN, len(unfinished))))
-        if self.owners.orphans(self.search.leased, now_s):
-            return None
-        wait_s = self._wait_s * self.chance.uniform(0.8, 1.2)
-        self._wait_s = min(2 * self._wait_s, self.longest_wait_s)
-        return Wait(wait_s)
+    def _go_on(self, now_s: float) -> None:
+        """After a look: end the search for free units where many looks found none."""
+        self._n_fruitless += 1
+        if self._n_fruitless == FRUITLESS and not self.search.next_step(now_s)[0]:
+            self.search.begin_round([])
 
     def _is_idle_too_long(self, now_s: float) -> bool:
         if self.idle_exit_s is None or self._idle_since_s is None:

@@ -89,6 +89,10 @@ class Search:
         """Return leases in the order of preference."""
         return sorted(lease_ids, key=lambda lease_id: self._level_of(lease_id.unit) or 0)
 
+    def seen_s(self, bucket: int) -> float:
+        """Return when a bucket was looked at last."""
+        return self._seen_s.get(bucket, float("-inf"))
+
     def next_step(self, now_s: float) -> tuple[tuple[LeaseId, ...], int | None]:
         """Return free leases to take, best first, or else the next bucket to look at, or neither."""
         self._forget_old_views(now_s)
@@ -114,6 +118,13 @@ class Search:
         self._seen_s[view.bucket] = now_s
         if not free and not leased:
             self._forget(view.bucket)
+
+    def saw_compacted(self, buckets: Iterable[int]) -> None:
+        """Take in which buckets were compacted: nothing is left to do in them."""
+        for bucket in self._unfinished.keys() & set(buckets):
+            for queue in self._unlooked:
+                queue.pop(bucket, None)
+            self._forget(bucket)
 
     def tried(self, lease_id: LeaseId) -> None:
         """Note that a lease was tried, whatever came of it: it is not tried again before the next look."""

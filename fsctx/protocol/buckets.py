@@ -31,10 +31,13 @@ class BucketView:
 def look(store: Store, geometry: Geometry, bucket: int) -> BucketView:
     """List a bucket: leases first, so that a unit leased and done in between is seen as done.
 
-    Three listings serve up to 256 units. Results are listed last: where their folder is gone, the bucket
-    was compacted, whatever the listings before it said.
+    Three listings serve up to 256 units, two where nobody ever took one. Results are listed last: where their
+    folder is gone, the bucket was compacted, whatever the listings before it said.
     """
-    generations = leases.latest(store.list(names.bucket_folder(names.LEASES, bucket)))
+    folder = names.bucket_folder(names.LEASES, bucket)
+    generations = leases.latest(store.list(folder))
+    if not generations and store.has_folder(folder):  # it goes last in a compaction: so nothing was ever done here
+        return _untouched(geometry, bucket)
     failed = _units(names.parse_failed(n) for n in store.list(names.bucket_folder(names.FAILED, bucket)))
     published = store.list(names.bucket_folder(names.RESULTS, bucket))
     if not published and is_compacted(store, bucket):
@@ -54,6 +57,11 @@ def compacted_view(geometry: Geometry, bucket: int) -> BucketView:
     """Return what is known of a bucket that was compacted: all its units are done."""
     units = frozenset(geometry.units_of(bucket))
     return BucketView(bucket=bucket, free=(), leased={}, done=units, failed=frozenset(), is_compacted=True)
+
+
+def _untouched(geometry: Geometry, bucket: int) -> BucketView:
+    units = tuple(geometry.units_of(bucket))
+    return BucketView(bucket=bucket, free=units, leased={}, done=frozenset(), failed=frozenset())
 
 
 def compacted(store: Store) -> frozenset[int]:

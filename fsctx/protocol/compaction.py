@@ -33,8 +33,11 @@ Labels = Sequence[tuple[str, ...]]
 """Task → its labels."""
 
 
-def compact(store: Store, manifest: Manifest, labels: Labels, bucket: int) -> bool:
+def compact(store: Store, manifest: Manifest, labels: Labels, bucket: int, *, claimant: str | None = None) -> bool:
     """Merge a bucket whose units are all done, then remove its files; False if it is not finished. Safe to repeat.
+
+    With a `claimant`, who is first merges and the others need not. It is courtesy, and no claim is ever given up:
+    a claimant that died is made up for by a call without one.
 
     Raises:
         Damaged: a result is not whole; nothing was removed.
@@ -45,6 +48,8 @@ def compact(store: Store, manifest: Manifest, labels: Labels, bucket: int) -> bo
         if len(view.done) < len(manifest.geometry.units_of(bucket)):
             return False
         try:
+            if claimant is not None and not store.create(names.merger(bucket), claimant.encode()):
+                return False
             content = _merged(store, manifest, labels, bucket)
         except Missing:
             return False  # somebody else merged it and removes it right now
@@ -52,6 +57,11 @@ def compact(store: Store, manifest: Manifest, labels: Labels, bucket: int) -> bo
     for kind in (names.RESULTS, names.PARTIAL, names.FAILED, names.LEASES):
         store.remove_folder(names.bucket_folder(kind, bucket))
     return True
+
+
+def uncompacted(store: Store) -> list[int]:
+    """Return the buckets that were not compacted, or not to the end, by one listing: the leases go last."""
+    return sorted(int(name) for name in store.list(names.LEASES) if name.isdecimal())
 
 
 class CompactedBuckets:

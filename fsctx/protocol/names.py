@@ -97,6 +97,11 @@ def partial(bucket: int, lease_id: LeaseId) -> str:
     return f"{PARTIAL}/{bucket:06d}/{lease_id}.parquet"
 
 
+def merger(bucket: int) -> str:
+    """Return the name that an agent creates before it merges a finished bucket."""
+    return f"{PARTIAL}/{bucket:06d}/merger"
+
+
 def attempt(bucket: int, lease_id: LeaseId) -> str:
     """Return the name of the record of what a careful holder tries."""
     return f"{PARTIAL}/{bucket:06d}/{lease_id}.trying"

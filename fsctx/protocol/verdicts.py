@@ -11,6 +11,9 @@ import pyarrow.parquet as pq
 
 from fsctx.errors import Damaged
 
+SMALL_BYTES = 65_536
+"""A table of fewer bytes is written plainly: compressing it takes longer and saves nothing."""
+
 SCORE = "score_"
 """Prefix of the columns that hold a label's log-probability, in nats."""
 
@@ -98,7 +101,10 @@ def to_parquet(table: pa.Table, *, run: str, unit: int) -> bytes:
     """Return a table of verdicts as the bytes of a Parquet file that names its run and unit."""
     sink = io.BytesIO()
     marked = table.replace_schema_metadata({b"fsctx.run": run.encode(), b"fsctx.unit": b"%d" % unit})
-    pq.write_table(marked, sink, compression="zstd")
+    if table.nbytes < SMALL_BYTES:
+        pq.write_table(marked, sink, compression="none", use_dictionary=False, write_statistics=False)
+    else:
+        pq.write_table(marked, sink, compression="zstd")
     return sink.getvalue()
 
 

@@ -167,7 +167,7 @@ error_is_damage: Plants = (Planted(PosixStore, "open", _damaged_where_refused),)
 
 
 def _remove_first(_original: Any) -> Any:
-    def compact(store: Store, manifest: Manifest, labels: Any, bucket: int) -> bool:
+    def compact(store: Store, manifest: Manifest, labels: Any, bucket: int, **_: object) -> bool:
         view = buckets.look(store, manifest.geometry, bucket)
         if view.is_compacted or len(view.done) < len(manifest.geometry.units_of(bucket)):
             return False

@@ -9,6 +9,7 @@ from fabricate import FabricatedRun, fabricate
 from fsctx.agent.owners import Owners
 from fsctx.agent.scout import Found, Scout
 from fsctx.agent.search import Search
+from fsctx.agent.tail import Tail
 from fsctx.agent.watch import Patience
 from fsctx.errors import StoreError
 from fsctx.protocol.names import LeaseId
@@ -31,16 +32,25 @@ def _scout(run: FabricatedRun, store: PosixStore) -> Scout:
     given_back: list[str] = []
     patience = Patience(ttl_s=60.0, stall_s=1800.0)
     owners = Owners(store=store, me="me", patience=patience, is_dead=lambda r: False, given_back=lambda: given_back)
+    search = Search(run.geometry, run.manifest.tasks, Random(1))
+    tail = Tail(
+        store=store,
+        geometry=run.geometry,
+        search=search,
+        owners=owners,
+        me="me",
+        chance=Random(1),
+        ttl_s=60.0,
+    )
     return Scout(
         store=store,
         geometry=run.geometry,
-        search=Search(run.geometry, run.manifest.tasks, Random(1)),
+        search=search,
         owners=owners,
+        tail=tail,
         agent="me",
-        chance=Random(1),
         reason_to_leave=lambda: None,
         give_back=lambda lease_id: given_back.append(str(lease_id)),
-        longest_wait_s=10.0,
     )
 
 

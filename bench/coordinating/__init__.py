@@ -1,0 +1,1 @@
+"""The parts of bench/coordination.py, one module each."""

@@ -1,0 +1,74 @@
+"""Agents as processes, and what they wrote of themselves."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from fsctx.protocol import agents, names
+from fsctx.protocol.agents import Ledger
+from fsctx.store import PosixStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """Agents that worked until nothing was left."""
+
+    seconds: float
+    """From the first lease to the last publication, over all agents."""
+    ledgers: tuple[Ledger, ...]
+    calls: dict[str, int]
+    """Calls of the filesystem by kind, of all agents."""
+
+
+def start(run: Path, *options: str) -> "subprocess.Popen[bytes]":
+    """Start an agent with an engine that takes no time."""
+    command = [sys.executable, "-m", "fsctx", "agent", str(run), "--engine", "fake", *options]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "FSCTX_CACHE": str(run.parent / "cache")}
+    return subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def work(run: Path, n_agents: int) -> Ended:
+    """Let agents work until nothing is left."""
+    pilots = [start(run) for _ in range(n_agents)]
+    for pilot in pilots:
+        _, said = pilot.communicate()
+        if pilot.returncode:
+            sys.exit(f"an agent failed: {said.decode()}")
+    return _ended(run)
+
+
+def first_lease_s(run: Path) -> float:
+    """Start an agent; return how long after its start it leased its first unit, as its event log shows."""
+    began_s = time.time()
+    pilot = start(run, "--max-units", "1")
+    pilot.communicate()
+    return min(_at(event) for event in events(run) if event["event"] == "leased" and _at(event) > began_s) - began_s
+
+
+def events(run: Path) -> list[dict[str, Any]]:
+    """Return what all agents noted."""
+    logs = sorted((run / names.AGENTS).glob("*/events.jsonl"))
+    return [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+
+
+def _ended(run: Path) -> Ended:
+    store, noted = PosixStore(run), events(run)
+    sessions = [agents.read_session(store, name) for name in agents.list_agents(store)]
+    kinds = [event["fs_calls"] for event in noted if event["event"] == "left"]
+    leased = [_at(event) for event in noted if event["event"] == "leased"]
+    published = [_at(event) for event in noted if event["event"] == "published"]
+    return Ended(
+        seconds=max(published) - min(leased),
+        ledgers=tuple(session.ledger for session in sessions if session is not None),
+        calls={kind: sum(calls.get(kind, 0) for calls in kinds) for kind in sorted({k for c in kinds for k in c})},
+    )
+
+
+def _at(event: dict[str, Any]) -> float:
+    return datetime.fromisoformat(event["time"]).timestamp()

@@ -1,0 +1,101 @@
+"""The end of a run on a simulated clock: how many calls those who wait make, and how soon an orphan runs again."""
+
+import pytest
+from tailing import Tail
+
+from fsctx.agent.rota import before_me, draw_up
+
+TTL_S = 60.0
+QUIET_FROM_S = 65.0
+"""By then everybody looked around once."""
+
+
+def _taken_again_s(tail: Tail, unit: int, since_s: float) -> float:
+    return min(taken.at_s for taken in tail.taken if taken.lease_id.unit == unit) - since_s
+
+
+def test_200_agents_with_150_units_left_make_fewer_than_50_calls_a_second_and_run_an_orphan_within_the_ttl() -> None:
+    tail = Tail(n_agents=200, n_leased=150, n_open=6, n_buckets=20, seed=1)
+    unit, holder = next(iter(tail.owner_of.items()))
+
+    def kill() -> None:
+        holder.killed_s = tail.files.now_s
+
+    tail.run(145.0, at={75.0: kill})
+    assert tail.calls_per_s(QUIET_FROM_S, 145.0) < 50
+    assert _taken_again_s(tail, unit, 75.0) <= 1.1 * TTL_S
+    assert {taken.lease_id.unit for taken in tail.taken} <= {u for u, h in tail.owner_of.items() if h is holder}
+
+
+def _small(**shape: int) -> Tail:
+    return Tail(n_agents=8, n_leased=8, n_open=2, n_buckets=4, ttl_s=TTL_S, **shape)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_unit_runs_again_at_once_when_its_holder_died_on_the_same_host(seed: int) -> None:
+    tail = _small(agents_per_host=4, seed=seed)
+    unit, holder = next(iter(tail.owner_of.items()))
+
+    def kill() -> None:
+        holder.killed_s = tail.files.now_s
+
+    tail.run(130.0, at={100.0: kill})
+    assert _taken_again_s(tail, unit, 100.0) <= TTL_S / 10
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_unit_runs_again_at_the_next_look_when_its_holder_left(seed: int) -> None:
+    tail = _small(seed=seed)
+    unit, holder = next(iter(tail.owner_of.items()))
+
+    def leave() -> None:
+        holder.left_s = tail.files.now_s
+
+    tail.run(130.0, at={100.0: leave})
+    assert _taken_again_s(tail, unit, 100.0) <= TTL_S / 10
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_few_agents_half_may_die_and_every_unit_of_theirs_runs_again_within_the_ttl(seed: int) -> None:
+    tail = _small(seed=seed)
+    dead = list(tail.files.holders.values())[::2]
+
+    def kill() -> None:
+        for holder in dead:
+            holder.killed_s = tail.files.now_s
+
+    tail.run(180.0, at={100.0: kill})
+    for unit, holder in tail.owner_of.items():
+        if holder in dead:
+            assert _taken_again_s(tail, unit, 100.0) <= 1.1 * TTL_S
+
+
+def test_agents_that_died_long_ago_leave_no_bucket_without_a_watcher() -> None:
+    tail = Tail(n_agents=24, n_leased=8, n_open=2, n_buckets=4, seed=3)
+    holders = {id(holder) for holder in tail.owner_of.values()}
+    for holder in [holder for holder in tail.files.holders.values() if id(holder) not in holders]:
+        holder.killed_s = -500.0
+    tail.run(500.0)
+    absent = [name for scout in tail.alive() for name in scout.tail._absent]
+    assert absent, "nobody noticed"
+    for bucket in tail.opened:
+        assert any(scout.tail._rota.has(bucket) for scout in tail.alive())
+
+
+def test_every_bucket_is_the_part_of_exactly_one_of_those_who_know_of_each_other() -> None:
+    names = [f"host{i % 3}-{i}-abc" for i in range(20)]
+    rotas = [draw_up(name, names) for name in names]
+    for bucket in range(200):
+        assert sum(rota.has(bucket) for rota in rotas) == 1
+    assert all(rota.n_agents == 20 for rota in rotas)
+
+
+def test_who_leaves_hands_its_buckets_to_the_next_and_moves_no_others() -> None:
+    names = [f"host{i}-{i}-abc" for i in range(20)]
+    heir = "host0-0-abc"
+    gone = before_me(heir, names)[0]
+    left = [name for name in names if name != gone]
+    for name in left:
+        before, after = draw_up(name, names), draw_up(name, left)
+        moved = [bucket for bucket in range(500) if before.has(bucket) != after.has(bucket)]
+        assert bool(moved) == (name == heir)
