@@ -78,19 +78,38 @@ class ModelFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What a packed software environment is. Its archive carries this record too."""
+
+    packed: Literal["venv", "conda"]
+    """A venv needs a Python of the same version on the node; a conda environment brings its own."""
+    python: str
+    """Major and minor version."""
+    soabi: str
+    """What its compiled modules were built for, as Python's sysconfig says: platform and C library included."""
+    base: str
+    """The interpreter that a venv was made with; where it stands on the node too, it will do."""
+    unpacked_bytes: int
+    fsctx: str
+    """The version of fsctx in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """A context's record: what its files are and where they come from.
 
-    `kind`: `hf` a model folder, `gguf` a single file, `fake` no files at all.
+    `kind`: `hf` a model folder, `gguf` a single file, `fake` no files at all, `env` a software environment's archive.
     """
 
     digest: str
-    kind: Literal["hf", "gguf", "fake"]
+    kind: Literal["hf", "gguf", "fake", "env"]
     name: str
     origin: str
     """Absolute path of the folder that `files` are relative to."""
     files: tuple[ModelFile, ...]
     chunk_bytes: int
+    environment: Environment | None = None
+    """What a node must offer to it; of kind `env` alone."""
 
     @property
     def size_bytes(self) -> int:
