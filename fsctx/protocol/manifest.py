@@ -1,6 +1,7 @@
 """What a run is: the manifest (run.json) and the context records."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from fsctx.errors import InputError, Missing
@@ -115,6 +116,10 @@ class Context:
     def size_bytes(self) -> int:
         """Bytes of all files."""
         return sum(file.size_bytes for file in self.files)
+
+    def path_in(self, folder: Path) -> Path:
+        """Return what to load where the files are in a folder: the folder, or the one file of a kind that is one."""
+        return folder / self.files[0].path if self.kind in ("gguf", "env") else folder
 
 
 def read_manifest(store: Store) -> Manifest:

@@ -12,7 +12,7 @@ from fsctx.protocol.manifest import Context, ModelFile
 
 CHUNK_BYTES = 32 << 20
 _READ_BYTES = 1 << 20
-_BYTES_PER_PARAM = {"hf": 2.0, "gguf": 0.6, "fake": 2.0}
+_BYTES_PER_PARAM = {"hf": 2.0, "gguf": 0.6, "env": 2.0, "fake": 2.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
