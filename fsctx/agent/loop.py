@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
+from typing import Any
 
 from fsctx.agent.ahead import Ahead
 from fsctx.agent.batching import Budget, Health, infer_all
@@ -16,6 +17,7 @@ from fsctx.agent.limits import Limits
 from fsctx.agent.residency import Changed, ContextMode, Residency
 from fsctx.agent.unitwork import UnitWork
 from fsctx.agent.visit import Visit
+from fsctx.cache import Fetched
 from fsctx.errors import Damaged, FsctxError, Misconfigured, Unfit
 from fsctx.protocol.agents import AgentState
 from fsctx.protocol.verdicts import Verdict
@@ -133,10 +135,13 @@ class Loop:
             self._budget = Budget(model.batch_tokens)
             self.heartbeat.count(loads=1, fetch_s=fetched.seconds, load_s=changed.load_s)
             self.heartbeat.say(context=self.residency.context, source=fetched.source, device=model.device)
-            self.events.add("fetched", source=fetched.source, seconds=round(fetched.seconds, 3), bytes=fetched.bytes)
+            if fetched.note:
+                self.say(fetched.note)
+            self.events.add("fetched", **_moved(fetched.bytes, fetched.seconds), **_whence(fetched))
             self.events.add(
                 "loaded",
-                seconds=round(changed.load_s, 3),
+                **_moved(fetched.size_bytes, changed.load_s),
+                source=fetched.source,
                 device=model.device,
                 dtype=model.dtype,
                 engine=self.residency.engine,
@@ -239,3 +244,14 @@ class Loop:
 
     def _say(self, state: AgentState, *, unit: int | None = None) -> None:
         self.heartbeat.say(state=state, unit=unit)
+
+
+def _moved(n_bytes: int, seconds: float) -> dict[str, float]:
+    """Return what an event says of bytes and the time that they took."""
+    rate = n_bytes / seconds / 1e6 if seconds > 0 else 0.0
+    return {"bytes": n_bytes, "seconds": round(seconds, 3), "mb_per_s": round(rate, 1)}
+
+
+def _whence(fetched: Fetched) -> dict[str, Any]:
+    found: dict[str, Any] = {"source": fetched.source, "bytes_by_source": fetched.bytes_by_source}
+    return found | ({"note": fetched.note} if fetched.note else {})

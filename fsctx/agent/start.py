@@ -62,7 +62,7 @@ def run_agent(folder: Path, options: AgentOptions, *, say: Say, system: System |
         heartbeat=heartbeat,
         leaving=leaving,
         engine_for=engine_for,
-        fetch=source_of_files(options),
+        fetch=source_of_files(options, say=say),
         say=say,
     )
     return _see_out(assemble(parts), heartbeat, system.meter, say)

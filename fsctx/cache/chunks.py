@@ -115,7 +115,7 @@ class Incoming:
 
         Raises:
             WrongBytes: the bytes are not that chunk's; nothing was written.
-            OSError: the disk refuses.
+            OSError: the disk refuses; the cache makes ours of it.
         """
         if len(data) != chunk.size_bytes or hashlib.sha256(data).hexdigest() != chunk.sha256:
             raise WrongBytes(f"{len(data)} bytes came for the chunk {chunk.sha256[:12]} that are not its own")
@@ -123,11 +123,6 @@ class Incoming:
         while done < len(view):
             done += os.pwrite(self._files[chunk.file], view[done:], chunk.offset + done)
         self._note(number)
-
-    def sync(self) -> None:
-        """Make what is here durable."""
-        for file in self._files:
-            os.fsync(file)
 
     def close(self) -> None:
         """Close the files; what is here stays."""

@@ -21,6 +21,9 @@ import click
     "agnostic takes everything from the shared filesystem for each unit.",
 )
 @click.option("--cache", type=click.Path(path_type=Path), default=None, help="The node's cache; else $FSCTX_CACHE.")
+@click.option(
+    "--cache-quota", default=None, help="The most that the cache may hold, such as 50GB; else $FSCTX_CACHE_QUOTA."
+)
 @click.option("--idle-exit", type=click.FloatRange(min=0), default=None, help="Leave after so many idle seconds.")
 @click.option("--max-units", type=click.IntRange(min=1), default=None, help="Leave after so many units.")
 @click.option("--walltime", type=click.FloatRange(min=0), default=None, help="Seconds until this job is ended.")
@@ -62,6 +65,7 @@ def agent(run: Path, cache: Path | None, **asked: Any) -> int:
     from fsctx.agent.residency import ContextMode
     from fsctx.agent.start import run_agent
     from fsctx.cache import default_root
+    from fsctx.cache.room import quota
 
     options = AgentOptions(
         engine=asked["engine"],
@@ -69,6 +73,7 @@ def agent(run: Path, cache: Path | None, **asked: Any) -> int:
         dtype=asked["dtype"],
         context=ContextMode(asked["context"]),
         cache=default_root(os.environ, cache),
+        cache_quota_bytes=quota(os.environ, asked["cache_quota"]),
         idle_exit_s=asked["idle_exit"],
         max_units=asked["max_units"],
         walltime_s=asked["walltime"],

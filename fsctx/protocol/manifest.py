@@ -1,10 +1,11 @@
 """What a run is: the manifest (run.json) and the context records."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fsctx.errors import InputError, Missing
+from fsctx.errors import Damaged, InputError, Missing
 from fsctx.protocol import codec, names
 from fsctx.protocol.geometry import Geometry
 from fsctx.store import PublishForm, Store
@@ -76,6 +77,8 @@ class ModelFile:
     """Relative to the context's origin, with `/`; no `..`."""
     size_bytes: int
     chunks: tuple[str, ...]
+    mtime_ns: int = 0
+    """When it was last modified, as the filesystem said; 0 if that is not known. No part of the digest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +91,6 @@ class Environment:
     """Major and minor version."""
     soabi: str
     """What its compiled modules were built for, as Python's sysconfig says: platform and C library included."""
-    base: str
-    """The interpreter that a venv was made with; where it stands on the node too, it will do."""
     unpacked_bytes: int
     fsctx: str
     """The version of fsctx in it."""
@@ -122,6 +123,14 @@ class Context:
         return folder / self.files[0].path if self.kind in ("gguf", "env") else folder
 
 
+def digest_of(context: Context) -> str:
+    """Return a context's digest: SHA-256 over kind, and its files' names, sizes and chunk hashes."""
+    digest = hashlib.sha256(f"{context.kind}\n{context.chunk_bytes}\n".encode())
+    for file in context.files:
+        digest.update(f"{file.path}\0{file.size_bytes}\0{' '.join(file.chunks)}\n".encode())
+    return digest.hexdigest()
+
+
 def read_manifest(store: Store) -> Manifest:
     """Read a run's manifest.
 
@@ -139,6 +148,14 @@ def read_manifest(store: Store) -> Manifest:
 
 
 def read_context(store: Store, digest: str) -> Context:
-    """Read a context's record."""
+    """Read a context's record.
+
+    Raises:
+        Damaged: it is not the record of this digest, which is the hash of what it says.
+    """
     name = names.context(digest)
-    return codec.decode(store.read(name), Context, where=f"{store.root}/{name}")
+    where = f"{store.root}/{name}"
+    context = codec.decode(store.read(name), Context, where=where)
+    if context.digest != digest or (context.kind != "fake" and digest_of(context) != digest):
+        raise Damaged(f"{where} does not say what its digest was made of: restore it, or plan the run again")
+    return context
