@@ -7,6 +7,7 @@ ROOT/records/<kind>-<digest>.json   sizes and chunk hashes of either
 ROOT/locks/<digest>                 flock, exclusive: who makes or removes a digest's folders
 ROOT/locks/.room                    flock, exclusive: who counts what the cache holds and makes room in it
 ROOT/pins/<kind>-<digest>           flock, shared: who uses a folder; exclusive: who removes it. Never unlinked
+ROOT/engines/<k>/                   what engines compile and download (fsctx.cache.engines)
 """
 
 import re
@@ -19,7 +20,7 @@ from fsctx.protocol.manifest import ModelFile
 
 Kind = Literal["contexts", "converted"]
 KINDS: tuple[Kind, ...] = ("contexts", "converted")
-FOLDERS = (*KINDS, "incoming", "records", "locks", "pins")
+FOLDERS = (*KINDS, "incoming", "records", "locks", "pins", "engines")
 
 _DIGEST = re.compile(r"[0-9A-Za-z_]{1,128}")
 

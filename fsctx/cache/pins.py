@@ -23,7 +23,7 @@ class Pins:
         """Pin what `path` stands for; waits while another process removes it."""
         with self._lock:
             if path not in self._held:
-                self._held[path] = _locked(path, fcntl.LOCK_SH)
+                self._held[path] = locked(path, fcntl.LOCK_SH)
 
     def release(self) -> None:
         """Let go of everything."""
@@ -36,7 +36,7 @@ class Pins:
 def unpinned(path: Path) -> Iterator[bool]:
     """Tell whether nobody has a pin, this process included; if so, nobody gets one until the end of the block."""
     try:
-        fd = _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fd = locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         yield False
         return
@@ -46,7 +46,12 @@ def unpinned(path: Path) -> Iterator[bool]:
         os.close(fd)
 
 
-def _locked(path: Path, how: int) -> int:
+def locked(path: Path, how: int) -> int:
+    """Return a descriptor of a lock file that is locked as flock(2) says; closing it lets go.
+
+    Raises:
+        BlockingIOError: another process holds it, where `how` does not wait.
+    """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(fd, how)

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +42,6 @@ class Room:
 
     folders: Folders
     quota_bytes: int | None
-    free_bytes: Callable[[Path], int] = lambda folder: _disk(folder)[0]
-    """How much of a folder's disk is free, for us."""
 
     def check_quota(self, name: str, size_bytes: int) -> None:
         """Refuse what can never fit.
@@ -87,7 +85,9 @@ class Room:
                 f"{root} would hold {used / 1e9:.3f} GB, more than its quota of {self.quota_bytes / 1e9:.3f} GB,"
                 " and all of it is in use: pass a larger --cache-quota"
             )
-        free, floor = self.free_bytes(root), _floor(root)
+        disk = os.statvfs(root)
+        free = disk.f_bavail * disk.f_frsize
+        floor = min(_FLOOR_BYTES, disk.f_blocks * disk.f_frsize // _FLOOR_PART)
         if to_come > 0 and free - to_come < floor:
             return (
                 f"{root} has {free / 1e9:.2f} GB free and {to_come / 1e9:.2f} GB are to come"
@@ -99,12 +99,3 @@ class Room:
 def allocated_bytes(folder: Path) -> int:
     """Return what a tree takes of the disk."""
     return sum(512 * os.lstat(path).st_blocks for path in folder.rglob("*")) if folder.is_dir() else 0
-
-
-def _disk(folder: Path) -> tuple[int, int]:
-    seen = os.statvfs(folder)
-    return seen.f_bavail * seen.f_frsize, seen.f_blocks * seen.f_frsize
-
-
-def _floor(folder: Path) -> int:
-    return min(_FLOOR_BYTES, _disk(folder)[1] // _FLOOR_PART)

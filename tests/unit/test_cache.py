@@ -1,6 +1,5 @@
 """The node cache: one copy, whole or not at all, whatever happens meanwhile."""
 
-import hashlib
 import json
 import os
 import signal
@@ -13,38 +12,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from contexts import CHUNK, context_of, cut, problems, rot
 
 from fsctx.cache import NodeCache, default_root
 from fsctx.cache.folders import Folders
 from fsctx.cli.cache import cache as command
 from fsctx.errors import Damaged, InputError, NoSpace, Unfit
 from fsctx.protocol.manifest import Context, ModelFile
-
-CHUNK = 1000
-
-
-def context_of(origin: Path, files: dict[str, bytes], kind: str = "hf") -> Context:
-    for name, content in files.items():
-        path = origin / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    return Context(
-        digest="d1",
-        kind="gguf" if kind == "gguf" else "hf",
-        name="model",
-        origin=str(origin),
-        files=tuple(
-            ModelFile(
-                path=name,
-                size_bytes=len(content),
-                chunks=tuple(
-                    hashlib.sha256(content[at : at + CHUNK]).hexdigest() for at in range(0, len(content), CHUNK)
-                ),
-            )
-            for name, content in files.items()
-        ),
-        chunk_bytes=CHUNK,
-    )
 
 
 @pytest.fixture
@@ -55,20 +29,6 @@ def context(tmp_path: Path) -> Context:
 @pytest.fixture
 def node(tmp_path: Path) -> NodeCache:
     return NodeCache(tmp_path / "cache")
-
-
-def cut(path: Path) -> None:
-    path.chmod(0o600)
-    os.truncate(path, CHUNK + 1)
-
-
-def rot(path: Path) -> None:
-    path.chmod(0o600)
-    path.write_bytes(path.read_bytes()[:-1] + b"?")
-
-
-def problems(node: NodeCache) -> dict[str, tuple[str, ...]]:
-    return {finding.kind: finding.problems for finding in node.verify()}
 
 
 def names(folder: Path) -> list[str]:
