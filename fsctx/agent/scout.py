@@ -36,7 +36,7 @@ class Scout:
     store: Store
     geometry: Geometry
     search: Search
-    owners: Owners
+    owners: Owners[LeaseId]
     agent: str
     chance: Random
     reason_to_leave: Callable[[], str | None]
