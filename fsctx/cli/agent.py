@@ -51,6 +51,18 @@ import click
     help="With nothing else to do, race an agent that keeps a unit so many times longer than it takes here; 0: never.",
 )
 @click.option("--no-peers", is_flag=True, help="Neither serve nor ask other nodes' caches.")
+@click.option(
+    "--peer-address",
+    default=None,
+    help="Where other nodes reach this one: its address, or, the same for all nodes, a network such as 10.1.0.0/16 or "
+    "an interface such as ib0.",
+)
+@click.option(
+    "--peer-wait",
+    type=click.FloatRange(min=0),
+    default=None,
+    help="Let peers delay a fetch by at most so many seconds; by default 30, and one for every 20 MB.",
+)
 @click.option("--submission", default=None, hidden=True)
 @click.option("--since-order", type=int, default=None, hidden=True)
 def agent(run: Path, cache: Path | None, **asked: Any) -> int:
@@ -74,6 +86,9 @@ def agent(run: Path, cache: Path | None, **asked: Any) -> int:
         context=ContextMode(asked["context"]),
         cache=default_root(os.environ, cache),
         cache_quota_bytes=quota(os.environ, asked["cache_quota"]),
+        has_peers=not asked["no_peers"],
+        peer_address=asked["peer_address"],
+        peer_wait_s=asked["peer_wait"],
         idle_exit_s=asked["idle_exit"],
         max_units=asked["max_units"],
         walltime_s=asked["walltime"],
