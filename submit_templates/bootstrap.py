@@ -10,6 +10,7 @@ Exit codes: 4 damaged, 75 this node cannot (another may), 78 no node can; and af
 """
 
 import argparse
+import base64
 import contextlib
 import ctypes
 import errno
@@ -69,13 +70,14 @@ def start(args, options):
     """Prepare the environment and replace this process by the agent."""
     record, raw = read_record(args.run, args.env)
     base = find_base(record["environment"])
-    cache = Cache(cache_root(os.environ, args.cache), record)
+    cache = Cache(cache_root(os.environ, args.cache), record, args.env)
     cache.prepare()
     cache.pin()
     if not cache.is_ready():
         with cache.locked():
             if not cache.is_ready():
                 cache.make(raw, base, sources(args, record))
+    cache.touch()
     become_agent(cache, args, options)
 
 
@@ -107,10 +109,10 @@ def read_record(run, digest):
         raise Stop(MISCONFIGURED, f"{run} does not know the environment {digest[:12]}: run `fsctx env add`") from None
     try:
         record = json.loads(raw.decode("utf-8"))
-        is_sound = digest_of(record) == digest and len(record["files"]) == 1 and bool(record["environment"]["packed"])
+        is_sound = digest_of(record) == digest and is_one_archive(record)
     except (ValueError, TypeError, KeyError):
         is_sound = False
-    if not is_sound or not is_plain(record["files"][0]["path"]):
+    if not is_sound:
         raise Stop(DAMAGED, f"{path} is damaged: run `fsctx env add` again")
     return record, raw
 
@@ -123,9 +125,13 @@ def digest_of(record):
     return digest.hexdigest()
 
 
-def is_plain(name):
-    """Tell whether a name is one of a file in a folder, and no way out of it."""
-    return bool(name) and "/" not in name and "\0" not in name and name not in (".", "..")
+def is_one_archive(record):
+    """Tell whether a record is of one file in a folder, and says what an environment needs."""
+    (file,) = record["files"]
+    name, environment = file["path"], record["environment"]
+    texts = [record["origin"], record["name"], *(environment[key] for key in ("packed", "python", "soabi"))]
+    is_plain = "/" not in name and "\0" not in name and name not in ("", ".", "..")
+    return is_plain and all(isinstance(text, str) for text in texts) and isinstance(environment["unpacked_bytes"], int)
 
 
 def find_base(environment):
@@ -173,12 +179,12 @@ def cache_root(environ, cache):
 class Cache:
     """The part of the node's cache that belongs to one environment: its archive, and the folder unpacked from it."""
 
-    def __init__(self, root, record):
+    def __init__(self, root, record, digest):
         self.root, self.record = root, record
-        self._digest = digest = record["digest"]
         self.environment = os.path.join(root, "environments", digest)
         self.archive = os.path.join(root, "contexts", digest, record["files"][0]["path"])
         self._incoming = os.path.join(root, "incoming", "contexts-" + digest)
+        self._making = os.path.join(root, "incoming", "environments-" + digest)
         self._ready = os.path.join(root, "records", f"environments-{digest}.json")
         self._archive_record = os.path.join(root, "records", f"contexts-{digest}.json")
         self._lock = os.path.join(root, "locks", digest)
@@ -187,17 +193,18 @@ class Cache:
     def prepare(self):
         """Make the folders, for their owner alone; refuse what another user could have filled."""
         os.makedirs(os.path.dirname(self.root), exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(self.root, 0o700)
-        seen = os.lstat(self.root)
-        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or seen.st_mode & stat.S_IWOTH:
-            raise Stop(UNFIT, f"cache folder {self.root} is not a folder of this user alone: pass --cache DIR")
-        for name in ("contexts", "environments", "incoming", "locks", "pins", "records"):
-            os.makedirs(os.path.join(self.root, name), mode=0o700, exist_ok=True)
+        names = ("contexts", "environments", "incoming", "locks", "pins", "records")
+        for path in [self.root, *(os.path.join(self.root, name) for name in names)]:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, 0o700)
+            seen = os.lstat(path)
+            is_shared = seen.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or is_shared:
+                raise Stop(UNFIT, f"{path} is not a folder of this user alone: pass --cache DIR")
 
     def pin(self):
         """Keep others from removing the environment for as long as this process lives, as an agent too."""
-        pin = os.open(self._pin, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        pin = os.open(self._pin, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         fcntl.flock(pin, fcntl.LOCK_SH)
         os.set_inheritable(pin, True)  # noqa: FBT003
 
@@ -223,27 +230,33 @@ class Cache:
         except (OSError, ValueError, KeyError):
             return False
 
+    def touch(self):
+        """Note that both were used now: the longest unused go first."""
+        for path in (self.environment, os.path.dirname(self.archive)):
+            with contextlib.suppress(OSError):
+                os.utime(path)
+
     def make(self, raw, base, fetchers):
         """Fetch the archive unless it is here, and unpack it. What a killed process left is used or removed."""
         began = time.monotonic()
-        new, old = (os.path.join(self.root, "incoming", f"environments-{self._digest}.{n}") for n in ("new", "old"))
-        for path in (new, old):
-            shutil.rmtree(path, ignore_errors=True)
+        new, old = os.path.join(self._making, "files"), os.path.join(self._making, "debris")
+        shutil.rmtree(self._making, ignore_errors=True)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._ready)
         self._check_room()
         brought = self._fetch(raw, fetchers)
         try:
+            os.mkdir(self._making, 0o700)
             unpack(self.archive, new)
             with contextlib.suppress(FileNotFoundError):
                 os.rename(self.environment, old)  # half swept away: who still uses it goes on with the new one
             os.rename(new, self.environment)
             fix(self.environment, self.record["environment"], base)
             sync_disk(self.environment)
-            write_whole(self._ready, json.dumps({"schema": 1, "entries": count(self.environment)}).encode())
+            ready = dict(self.record, files=[], entries=count(self.environment))
+            write_whole(self._ready, json.dumps(ready).encode())
         finally:
-            for path in (new, old):
-                shutil.rmtree(path, ignore_errors=True)
+            shutil.rmtree(self._making, ignore_errors=True)
         sources = ", ".join(f"{n / 1e6:.1f} MB from {name}" for name, n in brought.items()) or "archive was here"
         say(f"environment {self.record['name']} unpacked in {time.monotonic() - began:.1f} s ({sources})")
 
@@ -278,6 +291,7 @@ class Cache:
                     out.write(data)
                     brought[name] = brought.get(name, 0) + size
                 notes.write(b"%d\n" % number)
+            os.fchmod(fd, 0o444)
             os.fsync(fd)
         write_whole(self._archive_record, raw)
         os.rename(files, os.path.dirname(self.archive))
@@ -319,7 +333,7 @@ def first_of(fetchers, sha256, offset, size):
 def sources(args, record):
     """Return where chunks come from, in order."""
     origin = Origin(record)
-    return [origin] if args.no_peers else [Peers(args.run, record["digest"]), origin]
+    return [origin] if args.no_peers else [Peers(args.run, args.env), origin]
 
 
 class Origin:
@@ -395,7 +409,7 @@ class Peers:
                     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                         with open(os.path.join(self._folder, name), "rb") as file:
                             peer = json.loads(file.read().decode())
-                        if self._digest in peer["contexts"]:
+                        if base64.b64decode(peer["contexts"].get(self._digest, "")).strip(b"\0"):
                             self._known[name] = str(peer["address"]), int(peer["port"])
 
     def _ask(self, name, sha256, size):

@@ -2,8 +2,9 @@
 
 ROOT/contexts/<digest>/…            a context's files: whole, checked and durable before the folder got its name
 ROOT/converted/<digest>/…           the safetensors folder made of a GGUF context
+ROOT/environments/<digest>/…        unpacked from an environment's archive by the bootstrap; whole once it has a record
 ROOT/incoming/<kind>-<digest>/      being made, resumed by whoever comes next: files/…, and for contexts the journal
-ROOT/records/<kind>-<digest>.json   sizes and chunk hashes of either
+ROOT/records/<kind>-<digest>.json   sizes and chunk hashes; of an environment, how many files and folders there must be
 ROOT/locks/<digest>                 flock, exclusive: who makes or removes a digest's folders
 ROOT/locks/.room                    flock, exclusive: who counts what the cache holds and makes room in it
 ROOT/pins/<kind>-<digest>           flock, shared: who uses a folder; exclusive: who removes it. Never unlinked
@@ -18,8 +19,8 @@ from typing import Literal
 from fsctx.errors import Damaged
 from fsctx.protocol.manifest import ModelFile
 
-Kind = Literal["contexts", "converted"]
-KINDS: tuple[Kind, ...] = ("contexts", "converted")
+Kind = Literal["contexts", "converted", "environments"]
+KINDS: tuple[Kind, ...] = ("contexts", "converted", "environments")
 FOLDERS = (*KINDS, "incoming", "records", "locks", "pins", "engines")
 
 _DIGEST = re.compile(r"[0-9A-Za-z_]{1,128}")

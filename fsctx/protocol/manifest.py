@@ -1,11 +1,12 @@
 """What a run is: the manifest (run.json) and the context records."""
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fsctx.errors import Damaged, InputError, Missing
+from fsctx.errors import Damaged, InputError, Missing, StoreError
 from fsctx.protocol import codec, names
 from fsctx.protocol.geometry import Geometry
 from fsctx.store import PublishForm, Store
@@ -159,3 +160,12 @@ def read_context(store: Store, digest: str) -> Context:
     if context.digest != digest or (context.kind != "fake" and digest_of(context) != digest):
         raise Damaged(f"{where} does not say what its digest was made of: restore it, or plan the run again")
     return context
+
+
+def read_environments(store: Store) -> list[Context]:
+    """Read the records of a run's software environments; what cannot be read is left out."""
+    found = []
+    for name in store.list(names.CONTEXTS):
+        with suppress(StoreError, Damaged, InputError):
+            found.append(read_context(store, name.removesuffix(".json")))
+    return [context for context in found if context.kind == "env"]
