@@ -4,16 +4,17 @@ A chunk is up to `chunk_bytes` of one file. Its number is its place in `chunks_o
 (`bitmap[n // 8] >> n % 8 & 1`) is chunk n.
 """
 
+import contextlib
 import hashlib
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from fsctx.cache.layout import Layout, safe_path
-from fsctx.errors import Damaged, WrongBytes
+from fsctx.errors import Damaged, StoreError, WrongBytes
 from fsctx.protocol.manifest import Context
 
 FILES, JOURNAL = "files", "journal"
@@ -86,7 +87,9 @@ class Incoming:
         self.context = context
         self.chunks = chunks_of(context)
         self._numbers = {chunk: number for number, chunk in enumerate(self.chunks)}
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
+        self._n_writing = 0
+        self._is_closed = False
         self._held: set[int] = set()
         self._files: list[int] = []
         (folder / FILES).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -115,20 +118,38 @@ class Incoming:
 
         Raises:
             WrongBytes: the bytes are not that chunk's; nothing was written.
+        StoreError: the fetch has ended.
             OSError: the disk refuses; the cache makes ours of it.
         """
         if len(data) != chunk.size_bytes or hashlib.sha256(data).hexdigest() != chunk.sha256:
             raise WrongBytes(f"{len(data)} bytes came for the chunk {chunk.sha256[:12]} that are not its own")
         number, view, done = self._numbers[chunk], memoryview(data), 0
-        while done < len(view):
-            done += os.pwrite(self._files[chunk.file], view[done:], chunk.offset + done)
-        self._note(number)
+        with self._writing():
+            while done < len(view):
+                done += os.pwrite(self._files[chunk.file], view[done:], chunk.offset + done)
+            self._note(number)
 
     def close(self) -> None:
-        """Close the files; what is here stays."""
+        """Close the files, after what is being written; what is here stays. Who puts later is told (StoreError)."""
+        with self._lock:
+            self._is_closed = True
+            self._lock.wait_for(lambda: self._n_writing == 0)
         for file in [self._journal, *self._files]:
             os.close(file)
-        self._files.clear()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Keep the files open: a late thread would else write into a file that got the same descriptor since."""
+        with self._lock:
+            if self._is_closed:
+                raise StoreError(f"the fetch of {self.context.name} has ended")
+            self._n_writing += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._n_writing -= 1
+                self._lock.notify_all()
 
     def _resume(self, noted: Iterable[int]) -> None:
         for number in noted:

@@ -14,7 +14,7 @@ from fsctx.cache import NodeCache
 from fsctx.cache.chunks import Brought, Incoming, Shelf, chunks_of, numbers_in
 from fsctx.cache.hashing import describe
 from fsctx.cache.origin import read_chunk
-from fsctx.errors import Damaged, WrongBytes
+from fsctx.errors import Damaged, StoreError, WrongBytes
 from fsctx.protocol.manifest import Context, ModelFile
 
 
@@ -69,6 +69,15 @@ def test_wrong_bytes_are_refused_and_change_nothing(context: Context, tmp_path: 
         incoming.put(chunk, data)
     assert incoming.holds(chunk.sha256)
     assert (tmp_path / "new/files/a").read_bytes()[:CHUNK] == read_chunk(context, chunk)
+
+
+def test_a_chunk_that_comes_after_the_end_is_written_nowhere(context: Context, tmp_path: Path) -> None:
+    incoming = Incoming(context, tmp_path / "new")
+    incoming.close()
+    with open(tmp_path / "mine", "w+b") as mine:  # it gets a descriptor that was the fetch's
+        with pytest.raises(StoreError, match="ended"):
+            incoming.put(incoming.chunks[0], read_chunk(context, incoming.chunks[0]))
+        assert mine.read() == b""
 
 
 def test_what_was_taken_in_is_there_when_the_fetch_is_resumed(context: Context, tmp_path: Path) -> None:
