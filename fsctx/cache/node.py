@@ -122,8 +122,16 @@ class NodeCache:
         self._pins.release()
 
     def entries(self) -> list[Entry]:
-        """Return what is in the cache, longest unused first."""
-        return self._folders.entries()
+        """Return what is in the cache, longest unused first. Where there is no cache, none is made.
+
+        Raises:
+            InputError: the folder cannot be used as a cache.
+        """
+        if not os.path.lexists(self.root):
+            return []
+        self._folders.prepare()
+        with refusals(self.root):
+            return self._folders.entries()
 
     def verify(self) -> list[Finding]:
         """Read everything that is whole and compare it with its hashes.

@@ -301,3 +301,15 @@ def test_list_shows_what_is_in_use_and_the_quota(
     node.release()
     listed = json.loads(CliRunner().invoke(command, ["list", "--cache", str(node.root), "--json"]).output)
     assert (listed["quota_bytes"], listed["entries"][0]["is_pinned"]) == (2_000_000_000, False)
+
+
+@pytest.mark.parametrize("name", ["list", "verify", "prune"])
+def test_the_commands_make_no_cache_and_touch_none_of_others(tmp_path: Path, name: str) -> None:
+    assert CliRunner().invoke(command, [name, "--cache", str(tmp_path / "none")]).exit_code == 0
+    assert not (tmp_path / "none").exists()
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    ended = CliRunner().invoke(command, [name, "--cache", str(shared)])
+    assert isinstance(ended.exception, InputError)
+    assert names(shared) == []
