@@ -29,7 +29,7 @@ from fsctx.cache.peers.address import own_address
 from fsctx.errors import Damaged, FsctxError, StoreError
 from fsctx.protocol import codec, names, orders, processes
 from fsctx.protocol.agents import AgentRecord, AgentState, Session
-from fsctx.protocol.manifest import Context
+from fsctx.protocol.manifest import Context, read_environments
 from fsctx.store import PosixStore
 from fsctx.store.counting import Budget, CountingSystem, Meter
 from fsctx.store.system import System
@@ -165,6 +165,7 @@ def _peering(
 ) -> "Peering | None":
     """Serve the node's cache, and return what fetches with peers' help; None where that is off or makes no sense."""
     contexts = [context for context in run.contexts.values() if context.files]
+    contexts += read_environments(run.store) if options.has_peers else []  # nodes that start now may ask for them
     if not options.has_peers or options.context == ContextMode.AGNOSTIC or not contexts:
         return None
     from fsctx.agent.peering import PeeringParts, start_peering  # imports an HTTP server and client
