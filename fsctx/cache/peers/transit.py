@@ -17,7 +17,7 @@ class Patience:
     """How long peers are waited for before the origin is read without a slot."""
 
     silence_s: float = 10.0
-    """… without a byte from anywhere, and no peer getting on,"""
+    """… without a byte from a peer, or news that one gets on,"""
     longest_s: float = 30.0
     """… and in all; `size_bytes / bytes_per_s` is added. So much longer than without peers may a fetch last."""
     bytes_per_s: float = 20e6
@@ -138,14 +138,13 @@ class Transit:
             self.incoming.put(self.chunk(number), data)
             with self._changed:
                 self.choice.arrived(number)
-                self._heard_s = self.clock()
         finally:
             with self._changed:
                 self._n_putting -= 1
                 self._changed.notify_all()
 
     def hear(self) -> None:
-        """Note that bytes come."""
+        """Note that bytes come from a peer."""
         self._heard_s = self.clock()
 
     def wait(self, seconds: float) -> None:
