@@ -1,5 +1,6 @@
 """Contexts, nodes and peers for tests: real servers and clients on the loopback, each node with a cache of its own."""
 
+import dataclasses
 import hashlib
 import random
 import time
@@ -20,7 +21,7 @@ from fsctx.cache.peers.server import PeerServer, ServerLimits
 from fsctx.cache.peers.transit import Patience
 from fsctx.errors import StoreError
 from fsctx.protocol import names, peers
-from fsctx.protocol.manifest import Context, ModelFile
+from fsctx.protocol.manifest import Context, ModelFile, digest_of
 from fsctx.protocol.peers import PeerRecord
 from fsctx.store import PosixStore
 
@@ -40,8 +41,8 @@ def make_context(origin: Path, *, n_chunks: int = 12) -> Context:
         pieces = [content[at : at + CHUNK] for at in range(0, len(content), CHUNK)]
         chunks = tuple(hashlib.sha256(piece).hexdigest() for piece in pieces)
         files.append(ModelFile(path=name, size_bytes=len(content), chunks=chunks))
-    digest = hashlib.sha256(contents["weights"]).hexdigest()
-    return Context(digest=digest, kind="hf", name="m", origin=str(origin), files=tuple(files), chunk_bytes=CHUNK)
+    context = Context(digest="", kind="hf", name="m", origin=str(origin), files=tuple(files), chunk_bytes=CHUNK)
+    return dataclasses.replace(context, digest=digest_of(context))
 
 
 @dataclass

@@ -133,10 +133,8 @@ class Loop:
         if changed.fetched is not None and self.residency.model is not None:
             model, fetched = self.residency.model, changed.fetched
             self._budget = Budget(model.batch_tokens)
-            self.heartbeat.count(loads=1, fetch_s=fetched.seconds, load_s=changed.load_s)
+            self.heartbeat.count(loads=1, fetch_s=fetched.seconds + fetched.convert_s, load_s=changed.load_s, **_by_source(fetched))
             self.heartbeat.say(context=self.residency.context, source=fetched.source, device=model.device)
-            if fetched.note:
-                self.say(fetched.note)
             self.events.add("fetched", **_moved(fetched.bytes, fetched.seconds), **_whence(fetched))
             self.events.add(
                 "loaded",
@@ -252,6 +250,14 @@ def _moved(n_bytes: int, seconds: float) -> dict[str, float]:
     return {"bytes": n_bytes, "seconds": round(seconds, 3), "mb_per_s": round(rate, 1)}
 
 
+def _by_source(fetched: Fetched) -> dict[str, int]:
+    """Return the ledger's bytes."""
+    found = fetched.bytes_by_source or {fetched.source: fetched.size_bytes}
+    return {f"bytes_{source}": n_bytes for source, n_bytes in found.items()}
+
+
 def _whence(fetched: Fetched) -> dict[str, Any]:
     found: dict[str, Any] = {"source": fetched.source, "bytes_by_source": fetched.bytes_by_source}
+    if fetched.convert_s:
+        found["convert_s"] = round(fetched.convert_s, 3)
     return found | ({"note": fetched.note} if fetched.note else {})
