@@ -27,6 +27,8 @@ def source_of_files(options: AgentOptions, *, say: Callable[[str], None], bring:
     if network is not None:
         say(f"the cache {options.cache} is on a shared filesystem ({network}): pass --cache DIR on the node's own disk")
 
+    told: set[str] = set()
+
     def fetch(context: Context, engine: Engine) -> Fetched:
         cache.release()  # whoever asks for a context has done with the one before
         try:
@@ -34,7 +36,11 @@ def source_of_files(options: AgentOptions, *, say: Callable[[str], None], bring:
                 return cache.converted(context, engine.convert, bring)
             return cache.fetch(context, bring)
         except NoSpace as error:
-            return _use(in_place, context, note=f"{context.name} is read from {context.origin} each time: {error}")
+            note = f"{context.name} is read from {context.origin} each time: {error}"
+            if context.digest not in told:
+                told.add(context.digest)
+                say(note)
+            return _use(in_place, context, note=note)
 
     return fetch
 

@@ -115,7 +115,7 @@ class Folders:
         shutil.rmtree(self.layout.incoming(kind, digest), ignore_errors=True)
 
     def remove(self, kind: Kind, digest: str) -> None:
-        """Remove a folder: first its name, so that nobody finds half of it. What was being made of it goes too."""
+        """Remove a folder: first its name, so that nobody finds half of it."""
         folder, debris = self.layout.folder(kind, digest), self.layout.incoming(kind, digest) / "debris"
         if os.path.lexists(folder):
             debris.parent.mkdir(mode=0o700, exist_ok=True)
@@ -123,14 +123,14 @@ class Folders:
         if debris.is_symlink():
             debris.unlink()
         shutil.rmtree(debris, ignore_errors=True)
+        with contextlib.suppress(OSError):  # not empty: something is being made there
+            debris.parent.rmdir()
         self.layout.record(kind, digest).unlink(missing_ok=True)
 
     def demote(self, record: Context) -> None:
         """Make of a whole context one that is being fetched, so that only its wrong chunks are fetched again."""
-        folder, incoming = (
-            self.layout.folder("contexts", record.digest),
-            self.layout.incoming("contexts", record.digest),
-        )
+        folder = self.layout.folder("contexts", record.digest)
+        incoming = self.layout.incoming("contexts", record.digest)
         self.discard("contexts", record.digest)
         if not folder.is_dir() or not all(_is_plain(path) for path in [folder, *folder.rglob("*")]):
             self.remove("contexts", record.digest)

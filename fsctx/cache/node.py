@@ -32,8 +32,11 @@ class Fetched:
     source: Source
     """Where most of what was copied now came from; `node` if nothing was."""
     seconds: float
+    """Of looking, waiting and copying."""
     bytes: int
     """Copied now."""
+    convert_s: float = 0.0
+    """Seconds until it was converted, besides."""
     size_bytes: int = 0
     """Of all that is there to load."""
     bytes_by_source: dict[str, int] = field(default_factory=dict)
@@ -100,21 +103,19 @@ class NodeCache:
         `convert` must check what it made before it returns. Its errors pass through and leave nothing behind.
         """
         began_s = time.monotonic()
-        fetched = None
+        found = Fetched(path=self.root, source="node", seconds=0.0, bytes=0)
         if not self._is_here("converted", context):
-            fetched = self.fetch(context, bring)
+            found = self.fetch(context, bring)
             with self._making("converted", context) as is_needed:
                 if is_needed:
-                    self._convert(context, convert, fetched.path)
+                    self._convert(context, convert, found.path)
+            found = dataclasses.replace(found, convert_s=time.monotonic() - began_s - found.seconds)
         self._folders.touch("converted", context.digest)
         record = self._folders.record("converted", context.digest)
-        return Fetched(
+        return dataclasses.replace(
+            found,
             path=self._folders.layout.folder("converted", context.digest),
-            source=fetched.source if fetched else "node",
-            seconds=time.monotonic() - began_s,
-            bytes=fetched.bytes if fetched else 0,
             size_bytes=record.size_bytes if record else 0,
-            bytes_by_source=fetched.bytes_by_source if fetched else {},
         )
 
     def release(self) -> None:
@@ -173,9 +174,10 @@ class NodeCache:
         if self._is_here(kind, context):
             yield False
             return
-        with self._folders.locked(self._folders.layout.lock(context.digest)), refusals(self.root):
+        with self._folders.locked(self._folders.layout.lock(context.digest)):
             try:
-                yield not self._stands(kind, context)
+                with refusals(self.root):
+                    yield not self._stands(kind, context)
             except (Damaged, NoSpace):
                 self._folders.discard(kind, context.digest)
                 raise

@@ -41,6 +41,7 @@ def test_a_context_is_copied_once_and_then_found(node: NodeCache, context: Conte
     assert (second.source, second.bytes, second.path) == ("node", 0, first.path)
     for file in context.files:
         assert (first.path / file.path).read_bytes() == (Path(context.origin) / file.path).read_bytes()
+        assert (first.path / file.path).stat().st_mode & 0o222 == 0
 
 
 def test_agents_of_a_node_that_start_together_read_the_origin_once(node: NodeCache, context: Context) -> None:
@@ -200,6 +201,20 @@ def test_what_is_damaged_and_in_use_stays_until_it_is_not(node: NodeCache, conte
     node.release()
     assert [finding.is_in_use for finding in node.verify()] == [False]
     assert not path.exists()
+
+
+def test_what_was_converted_and_is_damaged_is_converted_again(node: NodeCache, tmp_path: Path) -> None:
+    gguf = context_of(tmp_path / "origin", {"model.gguf": b"GGUF"}, kind="gguf")
+
+    def convert(_: Path, target: Path) -> None:
+        target.mkdir()
+        (target / "weights").write_bytes(b"whole")
+
+    rot(node.converted(gguf, convert).path / "weights")
+    node.release()
+    assert sum(bool(finding.problems) for finding in node.verify()) == 1
+    assert [entry.kind for entry in node.entries()] == ["contexts"]
+    assert (node.converted(gguf, convert).path / "weights").read_bytes() == b"whole"
 
 
 def test_prune_removes_what_was_unused_for_long_and_what_is_half_made(node: NodeCache, context: Context) -> None:

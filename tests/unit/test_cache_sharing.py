@@ -1,5 +1,6 @@
 """Several processes on one cache: killed, waiting, using what another wants to remove."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -134,6 +135,17 @@ def test_a_quota_full_of_what_others_use_is_no_room(node: NodeCache, context: Co
     assert small.fetch(other).source == "origin"
 
 
+def test_what_another_is_fetching_counts_in_full_from_its_first_byte(
+    node: NodeCache, context: Context, other: Context
+) -> None:
+    def bring(incoming: Incoming) -> Brought:
+        with pytest.raises(NoSpace, match="quota"):
+            NodeCache(node.root, quota_bytes=5000).fetch(other)
+        return from_origin(incoming)
+
+    assert NodeCache(node.root, quota_bytes=5000).fetch(context, bring).source == "origin"
+
+
 def test_a_quota_smaller_than_the_context_is_said_before_a_byte_is_read(node: NodeCache, context: Context) -> None:
     def never(_: Incoming) -> Brought:
         raise AssertionError("fetched all the same")
@@ -164,6 +176,16 @@ def test_what_was_half_fetched_is_kept_when_the_source_fails(node: NodeCache, co
     with pytest.raises(StoreError, match="answer"):
         node.fetch(context, fails)
     assert node.fetch(context).bytes == 4500
+
+
+def test_a_disk_that_fills_up_meanwhile_gets_its_room_back(node: NodeCache, context: Context) -> None:
+    def fills(incoming: Incoming) -> Brought:
+        incoming.put(incoming.chunks[0], b"{}")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(NoSpace, match="is full"):
+        node.fetch(context, fills)
+    assert node.entries() == []
 
 
 def test_a_source_that_brings_less_than_it_says_makes_nothing_whole(node: NodeCache, context: Context) -> None:
