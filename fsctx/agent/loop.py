@@ -133,7 +133,9 @@ class Loop:
         if changed.fetched is not None and self.residency.model is not None:
             model, fetched = self.residency.model, changed.fetched
             self._budget = Budget(model.batch_tokens)
-            self.heartbeat.count(loads=1, fetch_s=fetched.seconds + fetched.convert_s, load_s=changed.load_s, **_by_source(fetched))
+            self.heartbeat.count(
+                loads=1, fetch_s=fetched.seconds + fetched.convert_s, load_s=changed.load_s, **_by_source(fetched)
+            )
             self.heartbeat.say(context=self.residency.context, source=fetched.source, device=model.device)
             self.events.add("fetched", **_moved(fetched.bytes, fetched.seconds), **_whence(fetched))
             self.events.add(
