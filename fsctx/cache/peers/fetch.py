@@ -77,7 +77,7 @@ class Fetch:
         self._has_slot = False
         self._origin_error: Exception | None = None
         self._began_s = self._look_s = self._slot_s = sources.clock()
-        self._look_every_s = _LOOK_EVERY_S
+        self._look_every_s, self._slot_every_s = _LOOK_EVERY_S, _LOOK_EVERY_S / 2
 
     @property
     def coming(self) -> bytes:
@@ -145,9 +145,10 @@ class Fetch:
         if self._has_slot and not is_wanted and not self._transit.is_origin_read:
             self._has_slot = False
             self._sources.slots.give_back()
-        is_early = not all(self._met.values()) and now_s - self._began_s < _LOOK_EVERY_S
+        is_early = not all(list(self._met.values())) and now_s - self._began_s < _LOOK_EVERY_S
         if is_wanted and not self._has_slot and not is_early and now_s >= self._slot_s:
-            self._slot_s = now_s + _LOOK_EVERY_S * self._sources.chance.uniform(0.8, 1.6)
+            self._slot_every_s = min(2 * self._slot_every_s, _LONGEST_LOOK_S)
+            self._slot_s = now_s + self._slot_every_s * self._sources.chance.uniform(0.8, 1.2)
             self._has_slot = self._sources.slots.take()
 
     def _ask(self, record: PeerRecord) -> None:

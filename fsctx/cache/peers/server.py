@@ -147,9 +147,11 @@ class PeerServer:
         except OSError:  # it was thrown out of the cache meanwhile
             return _refusal(404)
         with file:
-            response = web.StreamResponse(status=200 if last - first == place.size_bytes else 206)
+            response = web.StreamResponse()
             response.content_length = last - first
-            response.headers["Content-Range"] = f"bytes {first}-{last - 1}/{place.size_bytes}"
+            if last - first < place.size_bytes:
+                response.set_status(206)
+                response.headers["Content-Range"] = f"bytes {first}-{last - 1}/{place.size_bytes}"
             await response.prepare(request)
             async with asyncio.timeout(self._limits.hello_s + (last - first) / self._limits.slowest_bytes_per_s):
                 await self._sendfile(request, file, place.offset + first, last - first)
@@ -179,7 +181,7 @@ class _NoAccessLog(AbstractAccessLogger):
 class _Door(web.RequestHandler):
     """One connection: closed at once where there are too many, and soon where nothing is asked."""
 
-    __slots__ = ("_hang_up", "_limits", "has_asked")
+    __slots__ = ("_limits", "has_asked")
 
     def __init__(self, server: web.Server, limits: ServerLimits) -> None:
         super().__init__(

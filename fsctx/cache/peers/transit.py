@@ -39,7 +39,7 @@ class Transit:
     error: BaseException | None = None
     """What ended it before its time."""
     _changed: threading.Condition = field(default_factory=threading.Condition)
-    _is_over: bool = False
+    _over: threading.Event = field(default_factory=threading.Event)
     _n_putting: int = 0
     _bytes: dict[str, int] = field(default_factory=lambda: {PEER: 0, ORIGIN: 0})
     _began_s: float = field(init=False)
@@ -51,7 +51,7 @@ class Transit:
     @property
     def is_over(self) -> bool:
         """Whether nobody shall bring anything any more."""
-        return self._is_over
+        return self._over.is_set()
 
     @property
     def is_whole(self) -> bool:
@@ -130,7 +130,7 @@ class Transit:
             WrongBytes, OSError: see `Incoming.put`.
         """
         with self._changed:
-            if self._is_over:
+            if self.is_over:
                 return
             self._n_putting += 1
             self._bytes[PEER if source != ORIGIN else ORIGIN] += len(data)
@@ -150,19 +150,23 @@ class Transit:
     def wait(self, seconds: float) -> None:
         """Wait for a change."""
         with self._changed:
-            if not self._is_over and not self.is_whole:
+            if not self.is_over and not self.is_whole:
                 self._changed.wait(seconds)
+
+    def rest(self, seconds: float) -> None:
+        """Wait for the end, so long at most."""
+        self._over.wait(seconds)
 
     def fail(self, error: BaseException) -> None:
         """End all for a reason, which the waiting thread raises."""
         with self._changed:
             self.error = self.error or error
-            self._is_over = True
+            self._over.set()
             self._changed.notify_all()
 
     def end(self) -> None:
         """Let nobody write any more, and wait for who does just now: that is a matter of the disk alone."""
         with self._changed:
-            self._is_over = True
+            self._over.set()
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._n_putting == 0)

@@ -1,5 +1,6 @@
 """The threads that bring chunks: one for each peer that is asked, one for the origin."""
 
+import math
 from collections.abc import Callable
 from random import Random
 
@@ -27,17 +28,19 @@ def ask(
         PeerFailed: it gave nothing, and should not be asked for a while.
     """
     digest, chance = transit.incoming.context.digest, Random(agent)
-    useful_s = transit.clock()
+    useful_s, asked_s = transit.clock(), -math.inf
     while not transit.is_over and not transit.is_whole:
-        if transit.saw(agent, client.map(digest)):
-            useful_s = transit.clock()
-        answered()
+        now_s = transit.clock()
+        if now_s - asked_s >= _MAP_EVERY_S:
+            asked_s = now_s
+            useful_s = now_s if transit.saw(agent, client.map(digest)) else useful_s
+            answered()
         number = transit.next_of_peer(agent)
         if number is not None and _bring(transit, number, agent, client):
             continue
-        if not has_room(transit.clock() - useful_s):
+        if not has_room(now_s - useful_s):
             return
-        transit.wait(_MAP_EVERY_S * chance.uniform(0.5, 1.0))
+        transit.rest(_MAP_EVERY_S * chance.uniform(0.5, 1.5))
 
 
 def _bring(transit: Transit, number: int, agent: str, client: PeerClient) -> bool:
