@@ -17,6 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from packaging.requirements import Requirement
+
 import fsctx
 from fsctx.coordinator.environment.archive import RECORD
 from fsctx.coordinator.submit.bootstrap import bootstrap_file
@@ -29,19 +31,7 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 BASE = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 CHUNK = 100
 
-PACKAGES = [
-    "aiohappyeyeballs",
-    "aiohttp",
-    "aiosignal",
-    "attrs",
-    "frozenlist",
-    "idna",
-    "multidict",
-    "propcache",
-    "yarl",
-    "urllib3",
-]
-PACKAGES += ["click", "filelock", "jinja2", "markupsafe", "msgspec", "psutil", "pyarrow", "tenacity"]
+PACKAGES = ("aiohttp", "click", "filelock", "jinja2", "msgspec", "psutil", "pyarrow", "tenacity", "urllib3")
 """What an agent on the fake engine imports."""
 
 STAND_IN = """
@@ -122,7 +112,7 @@ def make_venv(folder: Path, *, packages: Sequence[str] = (), is_real: bool = Fal
     """Make a virtual environment with fsctx or its stand-in, without a network, and return its interpreter."""
     subprocess.run([BASE, "-m", "venv", "--without-pip", folder], check=True)
     site = site_of(folder)
-    for package in packages:
+    for package in _with_needed(packages):
         _copy_package(package, site)
     if is_real:
         shutil.copytree(ROOT / "fsctx", site / "fsctx", ignore=shutil.ignore_patterns("__pycache__"))
@@ -153,6 +143,18 @@ def describe_package(site: Path, name: str, **files: str) -> None:
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     for file, content in files.items():
         (info / f"{file}.json").write_text(content)
+
+
+def _with_needed(packages: Sequence[str]) -> set[str]:
+    """Add what packages need."""
+    found, left = set(), list(packages)
+    while left:
+        package = left.pop()
+        if package not in found:
+            found.add(package)
+            needed = map(Requirement, importlib.metadata.requires(package) or ())
+            left += [one.name for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return found
 
 
 def _copy_package(package: str, site: Path) -> None:
