@@ -60,7 +60,7 @@ class Room:
         """Have room for a folder that is to have this size; take the room within the block.
 
         Raises:
-            NoSpace: even without all that may go, there is not enough.
+            NoSpace: even without all that may go, there is not enough; then nothing goes.
         """
         with self.folders.locked(self.folders.layout.room_lock):
             self._make(kind, digest, size_bytes)
@@ -71,14 +71,18 @@ class Room:
         others = [entry for entry in entries if (entry.kind, entry.digest) != (kind, digest)]
         used = sum(entry.size_bytes for entry in others)
         to_come = size_bytes - allocated_bytes(self.folders.layout.incoming(kind, digest) / FILES)
-        while (problem := self._problem(used + size_bytes, to_come)) is not None:
+        spare = sum(entry.size_bytes for entry in others if not entry.is_pinned)
+        if (problem := self._problem(used + size_bytes - spare, to_come, spare)) is not None:
+            raise NoSpace(problem)
+        while (problem := self._problem(used + size_bytes, to_come, 0)) is not None:
             gone = next((entry for entry in others if self.folders.evict(entry)), None)
             if gone is None:
                 raise NoSpace(problem)
             others.remove(gone)
             used -= gone.size_bytes
 
-    def _problem(self, used: int, to_come: int) -> str | None:
+    def _problem(self, used: int, to_come: int, spare: int) -> str | None:
+        """Return what is wrong where the cache holds `used` and as much as `spare` will be free besides."""
         root, advice = self.folders.root, "free some space (`fsctx cache prune`), or pass --cache DIR on another disk"
         if self.quota_bytes is not None and used > self.quota_bytes:
             return (
@@ -86,7 +90,7 @@ class Room:
                 " and all of it is in use: pass a larger --cache-quota"
             )
         disk = os.statvfs(root)
-        free = disk.f_bavail * disk.f_frsize
+        free = disk.f_bavail * disk.f_frsize + spare
         floor = min(_FLOOR_BYTES, disk.f_blocks * disk.f_frsize // _FLOOR_PART)
         if to_come > 0 and free - to_come < floor:
             return (

@@ -88,7 +88,8 @@ def prune(digests: tuple[str, ...], days: float | None, folder: Path | None, *, 
     if as_json:
         click.echo(json.dumps({"root": str(node.root), "removed": entries}))
     else:
-        click.echo(f"{node.root}: removed {len(gone)} entries, {_gigabytes(entries)}")
+        in_use = sum(entry.is_pinned for entry in node.entries())
+        click.echo(f"{node.root}: removed {len(gone)} entries, {_gigabytes(entries)}; {in_use} in use")
 
 
 def _open(folder: Path | None) -> Any:

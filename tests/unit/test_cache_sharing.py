@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from contexts import CHUNK, context_of, problems
 
 from fsctx.cache import NodeCache
@@ -19,6 +20,7 @@ from fsctx.cache.chunks import Brought, Incoming
 from fsctx.cache.engines import FOLDERS, keep_on_node
 from fsctx.cache.origin import from_origin
 from fsctx.cache.room import parse_size, quota
+from fsctx.cli.cache import cache as command
 from fsctx.errors import InputError, NoSpace, StoreError
 from fsctx.protocol import codec
 from fsctx.protocol.manifest import Context
@@ -111,6 +113,8 @@ def test_what_a_live_process_uses_is_not_removed(node: NodeCache, context: Conte
         assert first_line(child) == str(context.size_bytes)
         assert node.prune() == []
         assert [entry.is_pinned for entry in node.entries()] == [True]
+        told = CliRunner().invoke(command, ["prune", "--all", "--cache", str(node.root)]).output
+        assert "removed 0 entries, 0.00 GB; 1 in use" in told
     assert [entry.digest for entry in node.prune()] == ["d1"]  # the kernel took the dead one's pin
 
 
@@ -133,6 +137,18 @@ def test_a_quota_full_of_what_others_use_is_no_room(node: NodeCache, context: Co
             small.fetch(other)
         assert [entry.digest for entry in small.entries()] == ["d1"]
     assert small.fetch(other).source == "origin"
+
+
+def test_where_there_is_no_room_in_any_case_nothing_is_removed(
+    node: NodeCache, context: Context, other: Context, tmp_path: Path
+) -> None:
+    NodeCache(node.root).fetch(context)
+    tiny = replace(context_of(tmp_path / "tiny", {"weights": b"tiny"}), digest="d3")
+    node.fetch(tiny)
+    node.release()
+    with pytest.raises(NoSpace, match="in use"):
+        NodeCache(node.root, quota_bytes=5000).fetch(other)
+    assert {entry.digest for entry in node.entries()} == {"d1", "d3"}
 
 
 def test_what_another_is_fetching_counts_in_full_from_its_first_byte(
