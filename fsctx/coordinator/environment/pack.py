@@ -5,6 +5,7 @@ interpreter of a virtual environment is left out, as a node has its own, to whic
 """
 
 import contextlib
+import errno
 import io
 import os
 import re
@@ -114,7 +115,7 @@ def _tool_errors(prefix: str) -> Iterator[None]:
     except ImportError as error:
         raise InputError(f"{error.name} is not installed: pip install 'fsctx[env]'") from None
     except OSError as error:
-        if error.errno in (28, 122):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise NoSpace(f"no room to pack {prefix}: free some space, or set TMPDIR to another disk") from None
         raise StoreError(f"packing {prefix}: {error.filename or ''} {error.strerror}") from None
     except FsctxError:
