@@ -6,7 +6,8 @@
     ├── Damaged             a file of the run is not what was written    exit 4
     ├── StoreError          the filesystem refused; try again            exit 1
     │   ├── Missing         that name is not there
-    │   └── NoSpace         free some space, then try again              exit 2
+    │   ├── NoSpace         free some space, then try again              exit 2
+    │   └── WrongBytes      a source gave other bytes than recorded: take another
     ├── EngineError         the engine failed on a batch                 recorded on the rows
     │   └── OutOfMemory     use a smaller batch
     ├── Unfit               this device or node cannot do the work       exit 75 (EX_TEMPFAIL)
@@ -52,6 +53,10 @@ class NoSpace(StoreError):
     """Disk or quota is full; only the user can mend that."""
 
     exit_code = 2
+
+
+class WrongBytes(StoreError):
+    """A source gave bytes that are not what was asked for."""
 
 
 class EngineError(FsctxError):

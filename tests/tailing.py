@@ -254,6 +254,7 @@ class Tail:
             store=store,
             me=name,
             patience=Patience(ttl_s=self.ttl_s, stall_s=1800.0),
+            owner_of=leases.owner_of,
             is_dead=lambda r: r.process.host == host and self.files.holders[r.agent].killed_s is not None,
         )
         search = Search(self.geometry, [TASK], chance)

@@ -27,6 +27,7 @@ from fsctx.agent.sources import Source
 from fsctx.agent.tail import Tail
 from fsctx.agent.watch import Patience
 from fsctx.agent.world import World
+from fsctx.protocol import leases
 from fsctx.protocol.manifest import Context
 from fsctx.protocol.verdicts import Origin
 
@@ -164,6 +165,7 @@ def _scout(parts: Parts, limits: Limits) -> Scout:
         me=agent,
         patience=patience,
         is_dead=parts.world.is_dead,
+        owner_of=leases.owner_of,
         unit_s=lambda: limits.pace.unit_s,
         given_back=lambda: parts.heartbeat.session.released,
     )

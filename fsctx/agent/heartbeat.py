@@ -10,7 +10,7 @@ from fsctx.agent.threads import Threads
 from fsctx.errors import StoreError
 from fsctx.protocol import agents, names, orders
 from fsctx.protocol.agents import AgentState, Ledger, Session
-from fsctx.protocol.names import LeaseId
+from fsctx.protocol.names import LeaseId, SlotId
 from fsctx.protocol.orders import Orders
 from fsctx.store import Store
 from fsctx.store.counting import Meter
@@ -95,7 +95,7 @@ class Heartbeat:
                 progress=self._session.progress + is_progress,
             )
 
-    def release(self, lease_id: LeaseId) -> None:
+    def release(self, lease_id: LeaseId | SlotId) -> None:
         """Declare a lease given back, at once."""
         if str(lease_id) in self._session.released:
             return

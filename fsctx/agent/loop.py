@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
+from typing import Any
 
 from fsctx.agent.ahead import Ahead
 from fsctx.agent.batching import Budget, Health, infer_all
@@ -16,6 +17,7 @@ from fsctx.agent.limits import Limits
 from fsctx.agent.residency import Changed, ContextMode, Residency
 from fsctx.agent.unitwork import UnitWork
 from fsctx.agent.visit import Visit
+from fsctx.cache import Fetched
 from fsctx.errors import Damaged, FsctxError, Misconfigured, Unfit
 from fsctx.protocol.agents import AgentState
 from fsctx.protocol.verdicts import Verdict
@@ -141,20 +143,23 @@ class Loop:
         if changed.fetched is not None and self.residency.model is not None:
             model, fetched = self.residency.model, changed.fetched
             self._budget = Budget(model.batch_tokens)
-            self.heartbeat.count(loads=1, fetch_s=fetched.seconds, load_s=changed.load_s)
+            self.heartbeat.count(
+                loads=1, fetch_s=fetched.seconds + fetched.convert_s, load_s=changed.load_s, **_by_source(fetched)
+            )
             self.heartbeat.say(
                 context=self.residency.context,
                 source=fetched.source,
                 fetched_bytes=fetched.bytes,
-                ready_s=round(fetched.seconds + changed.load_s, 3),
+                ready_s=round(fetched.seconds + fetched.convert_s + changed.load_s, 3),
                 device=model.device,
             )
             self.ahead.scout.search.found_on_node(self.residency.on_node())
-            self.events.add("fetched", source=fetched.source, seconds=round(fetched.seconds, 3), bytes=fetched.bytes)
+            self.events.add("fetched", **_moved(fetched.bytes, fetched.seconds), **_whence(fetched))
             self.events.add(
                 "loaded",
                 context=self.residency.context,
-                seconds=round(changed.load_s, 3),
+                **_moved(fetched.size_bytes, changed.load_s),
+                source=fetched.source,
                 device=model.device,
                 dtype=model.dtype,
                 engine=self.residency.engine,
@@ -259,3 +264,22 @@ class Loop:
 
     def _say(self, state: AgentState, *, unit: int | None = None) -> None:
         self.heartbeat.say(state=state, unit=unit)
+
+
+def _moved(n_bytes: int, seconds: float) -> dict[str, float]:
+    """Return what an event says of bytes and the time that they took."""
+    rate = n_bytes / seconds / 1e6 if seconds > 0 else 0.0
+    return {"bytes": n_bytes, "seconds": round(seconds, 3), "mb_per_s": round(rate, 1)}
+
+
+def _by_source(fetched: Fetched) -> dict[str, int]:
+    """Return the ledger's bytes."""
+    found = fetched.bytes_by_source or {fetched.source: fetched.size_bytes}
+    return {f"bytes_{source}": n_bytes for source, n_bytes in found.items()}
+
+
+def _whence(fetched: Fetched) -> dict[str, Any]:
+    found: dict[str, Any] = {"source": fetched.source, "bytes_by_source": fetched.bytes_by_source}
+    if fetched.convert_s:
+        found["convert_s"] = round(fetched.convert_s, 3)
+    return found | ({"note": fetched.note} if fetched.note else {})

@@ -15,6 +15,10 @@ class AgentOptions:
     dtype: str | None = None
     context: ContextMode = ContextMode.FULL
     cache: Path
+    cache_quota_bytes: int | None = None
+    has_peers: bool = True
+    peer_address: str | None = None
+    peer_wait_s: float | None = None
     idle_exit_s: float | None = None
     max_units: int | None = None
     walltime_s: float | None = None

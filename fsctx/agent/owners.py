@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from fsctx.agent import watch
 from fsctx.agent.watch import Patience, Watch
 from fsctx.protocol import agents, leases
 from fsctx.protocol.agents import AgentRecord, AgentState, Session
-from fsctx.protocol.names import LeaseId
+from fsctx.protocol.names import LeaseId, SlotId
 from fsctx.store import Store
+
+Id = TypeVar("Id", LeaseId, SlotId)
 
 AT_ONCE = 8
 """So many owners are read per look: the rest has its turn at the next ones."""
@@ -32,27 +35,29 @@ class _Owner:
 
 
 @dataclass(slots=True)
-class Owners:
+class Owners(Generic[Id]):
     """Watches the holders of leases. `is_dead` says of a record whether its process is known to be dead."""
 
     store: Store
     me: str
     patience: Patience
     is_dead: Callable[[AgentRecord], bool]
+    owner_of: Callable[[Store, Id], str | None]
+    """Reads who holds a lease; None where nobody is named."""
     unit_s: Callable[[], float | None] = lambda: None
     """How long this agent needs for a unit, once it knows."""
     given_back: Callable[[], Iterable[str]] = tuple
     """The leases that this agent itself gave back."""
-    _since_s: dict[LeaseId, float] = field(default_factory=dict)
+    _since_s: dict[Id, float] = field(default_factory=dict)
     """When a lease was seen first, by this agent's clock."""
-    _of_lease: dict[LeaseId, str] = field(default_factory=dict)
+    _of_lease: dict[Id, str] = field(default_factory=dict)
     _owners: dict[str, _Owner] = field(default_factory=dict)
 
-    def orphans(self, leased: Iterable[LeaseId], now_s: float) -> tuple[LeaseId, ...]:
+    def orphans(self, leased: Iterable[Id], now_s: float) -> tuple[Id, ...]:
         """Return the next generations of the leases whose holders are gone, or silent when just looked at."""
-        return tuple(LeaseId(id_.unit, id_.generation + 1) for id_ in leased if self._is_orphan(id_, now_s))
+        return tuple(id_.next for id_ in leased if self._is_orphan(id_, now_s))
 
-    def due(self, watched: Mapping[LeaseId, float], now_s: float) -> tuple[LeaseId, ...]:
+    def due(self, watched: Mapping[Id, float], now_s: float) -> tuple[Id, ...]:
         """Return some leases, one per owner, whose owners are to be looked at now, the latest first.
 
         `watched` says of each lease how often its owner is looked at, in seconds.
@@ -62,19 +67,19 @@ class Owners:
         late = sorted((at_s, id_) for at_s, id_ in self._next_looks(watched) if at_s <= now_s)
         return tuple(id_ for _, id_ in late[:AT_ONCE])
 
-    def knows(self, lease_id: LeaseId) -> bool:
+    def knows(self, lease_id: Id) -> bool:
         """Whether it is known whose lease this is."""
         return lease_id in self._of_lease
 
-    def next_look_s(self, watched: Mapping[LeaseId, float]) -> float:
+    def next_look_s(self, watched: Mapping[Id, float]) -> float:
         """Return when the next look is due."""
         return min((at_s for at_s, _ in self._next_looks(watched)), default=float("inf"))
 
-    def _next_looks(self, watched: Mapping[LeaseId, float]) -> Iterable[tuple[float, LeaseId]]:
-        one_of: dict[str, LeaseId] = {self._of_lease.get(id_, _nameless(id_)): id_ for id_ in watched}
+    def _next_looks(self, watched: Mapping[Id, float]) -> Iterable[tuple[float, Id]]:
+        one_of: dict[str, Id] = {self._of_lease.get(id_, _nameless(id_)): id_ for id_ in watched}
         return ((self._next_look_s(owner, id_, watched[id_]), id_) for owner, id_ in one_of.items())
 
-    def _next_look_s(self, owner_name: str, lease_id: LeaseId, every_s: float) -> float:
+    def _next_look_s(self, owner_name: str, lease_id: Id, every_s: float) -> float:
         """Return when an owner is due: at the end of its time to live at the latest, if it is silent since a look."""
         owner = self._owners.get(owner_name)
         if owner_name in (self.me, leases.NOBODY) or (owner is not None and owner.is_gone):
@@ -109,14 +114,14 @@ class Owners:
     def _is_gone_or_silent(self, owner: _Owner, now_s: float) -> bool:
         return owner.is_gone or (owner.watch is not None and watch.is_silent(owner.watch, now_s, self.patience))
 
-    def look(self, lease_id: LeaseId, now_s: float) -> None:
+    def look(self, lease_id: Id, now_s: float) -> None:
         """Look at the owner of a lease: its session, and, once, its record.
 
         A lease whose file names nobody is treated like an owner that never announced itself.
         """
         owner_name = self._of_lease.get(lease_id)
         if owner_name is None or owner_name == _nameless(lease_id):
-            owner_name = leases.owner_of(self.store, lease_id)
+            owner_name = self.owner_of(self.store, lease_id)
             owner_name = _nameless(lease_id) if owner_name is None else owner_name
             self._of_lease[lease_id] = owner_name
         owner = self._owners.setdefault(owner_name, _Owner())
@@ -131,7 +136,12 @@ class Owners:
         owner.is_gone = self._is_gone(owner_name, owner, session)
         owner.released = frozenset(session.released) if session else owner.released
 
-    def forget(self, leased: Iterable[LeaseId]) -> None:
+    def holder(self, lease_id: Id) -> str | None:
+        """Return who holds a lease, as far as it was looked at and somebody is named."""
+        name = self._of_lease.get(lease_id)
+        return None if name in (None, leases.NOBODY, _nameless(lease_id)) else name
+
+    def forget(self, leased: Iterable[Id]) -> None:
         """Drop what is known of leases that are not in `leased` any more."""
         keep = set(leased)
         self._of_lease = {id_: owner for id_, owner in self._of_lease.items() if id_ in keep}
@@ -143,7 +153,7 @@ class Owners:
             owner.record = agents.read_agent(self.store, name)
         return owner.record is not None and self.is_dead(owner.record)
 
-    def _is_orphan(self, lease_id: LeaseId, now_s: float) -> bool:
+    def _is_orphan(self, lease_id: Id, now_s: float) -> bool:
         name = self._of_lease.get(lease_id, "?")
         if name == self.me:  # else one who is alone waits for itself for ever
             return str(lease_id) in self.given_back()
@@ -154,7 +164,7 @@ class Owners:
             return True
         return self._is_gone_or_silent(owner, now_s)
 
-    def _is_straggler(self, lease_id: LeaseId, now_s: float) -> bool:
+    def _is_straggler(self, lease_id: Id, now_s: float) -> bool:
         """Whether a live holder is so slow that a race is worth the work: the first result counts."""
         unit_s, since_s = self.unit_s(), self._since_s.get(lease_id)
         if not self.patience.race_factor or unit_s is None or since_s is None:
@@ -162,5 +172,5 @@ class Owners:
         return now_s - since_s >= max(self.patience.race_factor * unit_s, self.patience.race_from_s)
 
 
-def _nameless(lease_id: LeaseId) -> str:
+def _nameless(lease_id: LeaseId | SlotId) -> str:
     return f"?{lease_id}"

@@ -34,7 +34,7 @@ class Scout:
     store: Store
     geometry: Geometry
     search: Search
-    owners: Owners
+    owners: Owners[LeaseId]
     tail: Tail
     agent: str
     reason_to_leave: Callable[[], str | None]

@@ -1,6 +1,5 @@
 """Where an agent gets the files of a context from."""
 
-import dataclasses
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -9,24 +8,39 @@ from fsctx.agent.engines.base import Engine
 from fsctx.agent.options import AgentOptions
 from fsctx.agent.residency import ContextMode
 from fsctx.cache import Fetched, NodeCache
+from fsctx.cache.chunks import Bring
+from fsctx.cache.origin import InPlace, from_origin
+from fsctx.cache.root import network_of
+from fsctx.errors import NoSpace
 from fsctx.protocol.manifest import Context
 
 Source = Callable[[Context, Engine], Fetched]
 
 
-def source_of_files(options: AgentOptions) -> Source:
+def source_of_files(options: AgentOptions, *, say: Callable[[str], None], bring: Bring = from_origin) -> Source:
     """Return what brings a context's files to the node, or, context-agnostic, says where they are."""
+    in_place = InPlace()
     if options.context == ContextMode.AGNOSTIC:
-        return _in_place
-    cache = NodeCache(options.cache)
+        return lambda context, _engine: _use(in_place, context)
+    cache = NodeCache(options.cache, quota_bytes=options.cache_quota_bytes)
+    network = network_of(options.cache)
+    if network is not None:
+        say(f"the cache {options.cache} is on a shared filesystem ({network}): pass --cache DIR on the node's own disk")
+
+    told: set[str] = set()
 
     def fetch(context: Context, engine: Engine) -> Fetched:
-        began_s = time.monotonic()
-        fetched = cache.fetch(context)
-        if context.kind == "gguf" and engine.convert is not None:
-            folder = cache.converted(context, engine.convert)
-            return dataclasses.replace(fetched, path=folder, seconds=time.monotonic() - began_s)
-        return fetched
+        cache.release()  # whoever asks for a context has done with the one before
+        try:
+            if context.kind == "gguf" and engine.convert is not None:
+                return cache.converted(context, engine.convert, bring)
+            return cache.fetch(context, bring)
+        except NoSpace as error:
+            note = f"{context.name} is read from {context.origin} each time: {error}"
+            if context.digest not in told:
+                told.add(context.digest)
+                say(note)
+            return _use(in_place, context, note=note)
 
     return fetch
 
@@ -45,8 +59,15 @@ def contexts_on_node(options: AgentOptions) -> Callable[[], Collection[str]]:
     return look
 
 
-def _in_place(context: Context, _engine: Engine) -> Fetched:
+def _use(in_place: InPlace, context: Context, *, note: str = "") -> Fetched:
     """Use a context's files where they are: on the shared filesystem."""
-    origin = Path(context.origin)
-    path = origin / context.files[0].path if context.kind == "gguf" else origin
-    return Fetched(path=path, source="origin", seconds=0.0, bytes=0)
+    began_s = time.monotonic()
+    in_place.check(context)
+    return Fetched(
+        path=context.path_in(Path(context.origin)),
+        source="origin",
+        seconds=time.monotonic() - began_s,
+        bytes=0,
+        size_bytes=context.size_bytes,
+        note=note,
+    )

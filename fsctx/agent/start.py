@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fsctx import __version__
 from fsctx.agent import host
@@ -18,17 +19,24 @@ from fsctx.agent.heartbeat import Heartbeat
 from fsctx.agent.leaving import Leaving
 from fsctx.agent.loop import Loop
 from fsctx.agent.options import AgentOptions
+from fsctx.agent.residency import ContextMode
 from fsctx.agent.runfiles import RunFiles, check_still_there, read_run
 from fsctx.agent.sources import contexts_on_node, source_of_files
 from fsctx.agent.world import World
+from fsctx.cache.engines import keep_on_node
+from fsctx.cache.origin import from_origin
+from fsctx.cache.peers.address import own_address
 from fsctx.errors import Damaged, FsctxError, Misconfigured, StoreError
 from fsctx.protocol import codec, names, orders, processes
 from fsctx.protocol.agents import AgentRecord, AgentState, Session
 from fsctx.protocol.facts import read_facts
-from fsctx.protocol.manifest import Context
+from fsctx.protocol.manifest import Context, read_environments
 from fsctx.store import PosixStore
 from fsctx.store.counting import Budget, CountingSystem, Meter
 from fsctx.store.system import System
+
+if TYPE_CHECKING:
+    from fsctx.agent.peering import Peering
 
 WALLTIME_MARGIN_S = 10.0
 """So long before the end of the walltime an agent saves and goes."""
@@ -48,14 +56,18 @@ def run_agent(folder: Path, options: AgentOptions, *, say: Say, system: System |
     began_s = world.clock()
     system = CountingSystem(system or System(), Meter(clock=world.clock))
     run = _read_run(PosixStore(folder, system=system))
+    if any(context.kind != "fake" for context in run.contexts.values()):
+        keep_on_node(os.environ, options.cache)  # before the preflight: it may import torch
     device = preflight(options.device)
     engine_for = _engines(run, options, device)
+    address = own_address(options.peer_address) if options.has_peers else None
     leaving = _leaving(run, options, world, began_s)
     if options.fs_ops_per_s is not None:  # what is left to do when leaving does not wait: the grace period is short
         system.limit(Budget(options.fs_ops_per_s, wait=_patience(leaving, world), clock=world.clock))
     heartbeat = _announce(run, options, device, world, system.meter)
     heartbeat.start(leaving.hear)
     heartbeat.count(start_s=world.clock() - began_s)
+    peering = _peering(run, options, heartbeat, world, address)
     parts = Parts(
         run=run,
         options=options,
@@ -63,11 +75,15 @@ def run_agent(folder: Path, options: AgentOptions, *, say: Say, system: System |
         heartbeat=heartbeat,
         leaving=leaving,
         engine_for=engine_for,
-        fetch=source_of_files(options),
+        fetch=source_of_files(options, say=say, bring=peering.bring if peering else from_origin),
         on_node=contexts_on_node(options),
         say=say,
     )
-    return _see_out(assemble(parts), heartbeat, system.meter, say)
+    try:
+        return _see_out(assemble(parts), heartbeat, system.meter, say)
+    finally:
+        if peering is not None:
+            peering.stop()
 
 
 def _read_run(store: PosixStore) -> RunFiles:
@@ -150,6 +166,22 @@ def _announce(run: RunFiles, options: AgentOptions, device: DeviceInfo, world: W
     heartbeat.beat()
     events.add("started", host=process.host, pid=process.pid, device=device.name)
     return heartbeat
+
+
+def _peering(
+    run: RunFiles, options: AgentOptions, heartbeat: Heartbeat, world: World, address: str | None
+) -> "Peering | None":
+    """Serve the node's cache, and return what fetches with peers' help; None where that is off or makes no sense."""
+    contexts = [context for context in run.contexts.values() if context.files]
+    contexts += read_environments(run.store) if options.has_peers else []  # nodes that start now may ask for them
+    if not options.has_peers or options.context == ContextMode.AGNOSTIC or not contexts:
+        return None
+    from fsctx.agent.peering import PeeringParts, start_peering  # imports an HTTP server and client
+
+    parts = PeeringParts(
+        store=run.store, contexts=contexts, ttl_s=run.manifest.ttl_s, options=options, heartbeat=heartbeat, world=world
+    )
+    return start_peering(parts, address)
 
 
 def _see_out(loop: Loop, heartbeat: Heartbeat, meter: Meter, say: Say) -> int:

@@ -49,7 +49,7 @@ class Tail:
     store: Store
     geometry: Geometry
     search: Search
-    owners: Owners
+    owners: Owners[LeaseId]
     me: str
     chance: Random
     ttl_s: float

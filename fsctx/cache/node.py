@@ -1,253 +1,240 @@
-"""The cache's folders: what is there, what gets in, what goes out.
-
-ROOT/contexts/<digest>/       a context's files, whole and checked before the folder got its name
-ROOT/converted/<digest>/      the safetensors folder made of a GGUF context
-ROOT/records/<kind>-<digest>.json   sizes and chunk hashes of either
-ROOT/incoming/<kind>-<digest>.*     being made; debris of a killed process until the next one comes
-ROOT/locks/<digest>           one process of the node at a time makes or removes a digest's folders
-"""
+"""The cache of a node: each context fetched once, shared by all its agents, removed when room is needed."""
 
 import contextlib
+import dataclasses
 import os
-import re
-import secrets
-import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from filelock import FileLock, Timeout
-
-from fsctx.cache.copying import copy_context, describe, full_disk, has_sizes, problem_with, sync_folders
-from fsctx.cache.root import prepare_root
-from fsctx.errors import Damaged, FsctxError, StoreError
-from fsctx.protocol import codec
+from fsctx.cache.chunks import FILES, Bring, Incoming
+from fsctx.cache.folders import Entry, Folders, refusals
+from fsctx.cache.hashing import describe, problem_with
+from fsctx.cache.layout import Kind, safe_path
+from fsctx.cache.origin import from_origin
+from fsctx.cache.pins import Pins
+from fsctx.cache.room import Room
+from fsctx.errors import Damaged, NoSpace, StoreError
 from fsctx.protocol.manifest import Context
 
-Kind = Literal["contexts", "converted"]
-KINDS: tuple[Kind, ...] = ("contexts", "converted")
-_DIGEST = re.compile(r"[0-9A-Za-z_-]{1,128}")
+Source = Literal["node", "peer", "origin"]
+
 _CONVERTED_CHUNK_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """Where a context's files are: a folder, or the file itself where there is only one by its kind (GGUF)."""
+    """Where a context's files are: a folder, or the file itself where there is only one by its kind."""
 
     path: Path
-    source: Literal["node", "origin"]
+    source: Source
+    """Where most of what was copied now came from; `node` if nothing was."""
     seconds: float
+    """Of looking, waiting and copying."""
     bytes: int
     """Copied now."""
+    convert_s: float = 0.0
+    """Seconds until it was converted, besides."""
+    size_bytes: int = 0
+    """Of all that is there to load."""
+    bytes_by_source: dict[str, int] = field(default_factory=dict)
+    note: str = ""
+    """What a person should know of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A folder of the cache."""
+class Finding:
+    """What `verify` saw in one folder."""
 
     kind: Kind
     digest: str
-    name: str
-    """What the context was called when it was planned."""
-    size_bytes: int
-    files: int
-    unused_s: float
-    """Seconds since an agent last asked for it."""
+    problems: tuple[str, ...]
+    """Empty for a sound folder."""
+    is_in_use: bool
+    """A damaged folder that is in use is left where it is."""
 
 
 class NodeCache:
-    """The cache in the folder `root`, shared by all processes of one user on the node."""
+    """The cache in the folder `root`, shared by all processes of one user on the node.
 
-    def __init__(self, root: Path) -> None:
+    What one instance fetched is pinned, so that nobody removes it, until its `release` or the end of the process.
+    """
+
+    def __init__(self, root: Path, *, quota_bytes: int | None = None) -> None:
         self.root = root
+        self._folders = Folders(root)
+        self._room = Room(folders=self._folders, quota_bytes=quota_bytes)
+        self._pins = Pins()
 
-    def fetch(self, context: Context, origin: Path | None = None) -> Fetched:
-        """Bring a context's files to the node, unless they are here; one process of the node copies.
+    def fetch(self, context: Context, bring: Bring = from_origin) -> Fetched:
+        """Bring a context's files to the node, unless they are here; one process of the node does it, others wait.
+
+        `bring` puts the missing chunks in. What it brought before it raised, or was killed, is kept for the next time,
+        except where the origin changed or the disk is full.
 
         Raises:
-            InputError: the cache's folder cannot be used.
-            Unfit, Damaged, NoSpace: see `copy_context`.
+            InputError: the cache's folder cannot be used, or its quota is smaller than the context.
+            NoSpace: the disk or the quota is full of what is in use.
+            Unfit, Damaged, StoreError: see `from_origin`.
         """
         began_s = time.monotonic()
         if context.kind == "fake":
             return Fetched(path=self.root, source="node", seconds=0.0, bytes=0)
-        folder = self._folder("contexts", context.digest)
-        copied = 0
-        if not self._stands("contexts", context):
-            with self._locked(context.digest):
-                if not self._stands("contexts", context):
-                    self._make(
-                        "contexts", context, lambda new: copy_context(context, origin or Path(context.origin), new)
-                    )
-                    copied = context.size_bytes
-        self._touch(folder)
-        path = folder / context.files[0].path if context.kind == "gguf" else folder
+        self._room.check_quota(context.name, context.size_bytes)
+        brought: dict[str, int] = {}
+        with self._making("contexts", context) as is_needed:
+            if is_needed:
+                brought = self._bring(context, bring)
+        self._folders.touch("contexts", context.digest)
         return Fetched(
-            path=path, source="origin" if copied else "node", seconds=time.monotonic() - began_s, bytes=copied
+            path=context.path_in(self._folders.layout.folder("contexts", context.digest)),
+            source=_main_source(brought),
+            seconds=time.monotonic() - began_s,
+            bytes=sum(brought.values()),
+            size_bytes=context.size_bytes,
+            bytes_by_source=brought,
         )
 
-    def converted(self, context: Context, convert: Callable[[Path, Path], None]) -> Path:
-        """Return the folder made of a GGUF context by `convert(file, new_folder)`; made once per node.
+    def converted(self, context: Context, convert: Callable[[Path, Path], None], bring: Bring = from_origin) -> Fetched:
+        """Return the folder made of a GGUF context by `convert(file, new_folder)`; made, and the file fetched, once.
 
         `convert` must check what it made before it returns. Its errors pass through and leave nothing behind.
         """
-        folder = self._folder("converted", context.digest)
-        if not self._is_converted(context.digest):
-            source = self.fetch(context).path
-            with self._locked(context.digest):
-                if not self._is_converted(context.digest):
-                    self._make("converted", context, lambda new: _convert(convert, source, new))
-        self._touch(folder)
-        return folder
+        began_s = time.monotonic()
+        found = Fetched(path=self.root, source="node", seconds=0.0, bytes=0)
+        if not self._is_here("converted", context):
+            found = self.fetch(context, bring)
+            with self._making("converted", context) as is_needed:
+                if is_needed:
+                    self._convert(context, convert, found.path)
+            found = dataclasses.replace(found, convert_s=time.monotonic() - began_s - found.seconds)
+        self._folders.touch("converted", context.digest)
+        record = self._folders.record("converted", context.digest)
+        return dataclasses.replace(
+            found,
+            path=self._folders.layout.folder("converted", context.digest),
+            size_bytes=record.size_bytes if record else 0,
+        )
+
+    def release(self) -> None:
+        """Let go of all that this instance fetched: it may be removed from now on."""
+        self._pins.release()
 
     def entries(self) -> list[Entry]:
-        """Return what is in the cache, longest unused first."""
-        found = [self._entry(kind, digest) for kind in KINDS for digest in self._digests(kind)]
-        return sorted(found, key=lambda entry: -entry.unused_s)
+        """Return what is in the cache, longest unused first. Where there is no cache, none is made.
 
-    def verify(self) -> dict[str, list[str]]:
-        """Read everything and return what is wrong, by folder; a sound folder has an empty list."""
-        return {f"{kind}/{digest}": self._problems(kind, digest) for kind in KINDS for digest in self._digests(kind)}
+        Raises:
+            InputError: the folder cannot be used as a cache.
+        """
+        if not os.path.lexists(self.root):
+            return []
+        self._folders.prepare()
+        with refusals(self.root):
+            return self._folders.entries()
+
+    def verify(self) -> list[Finding]:
+        """Read everything that is whole and compare it with its hashes.
+
+        What is damaged and not in use is taken out of use: of a context, only the wrong chunks are fetched again; what
+        was converted is converted again.
+        """
+        return [self._verify(entry) for entry in self.entries() if entry.is_whole]
 
     def prune(self, *, unused_s: float = 0.0, digests: frozenset[str] | None = None) -> list[Entry]:
-        """Remove folders unused for so long (of these digests alone, if given), and all debris; return what went.
+        """Remove folders unused for so long (of these digests alone, if given), and all that was half made.
 
-        What another process is making or removing right now is left alone.
+        Returns what went. What another process uses, makes or removes right now is left alone.
         """
-        gone: list[Entry] = []
-        for entry in self.entries():
-            if entry.unused_s >= unused_s and (digests is None or entry.digest in digests):
-                with contextlib.suppress(Timeout), self._locked(entry.digest, timeout_s=0):
-                    self._remove(entry.kind, entry.digest)
-                    gone.append(entry)
-        for digest in {_digest_of(path.name) for path in self._in("incoming")}:
-            with contextlib.suppress(Timeout), self._locked(digest, timeout_s=0):
-                self._clean(digest)
-        return gone
+        return [
+            entry
+            for entry in self.entries()
+            if not entry.is_whole or (entry.unused_s >= unused_s and (digests is None or entry.digest in digests))
+            if self._folders.evict(entry)
+        ]
 
-    def _make(self, kind: Kind, context: Context, fill: Callable[[Path], None]) -> None:
-        """Make a folder under a temporary name and give it its own: whole or not at all. The lock is held."""
-        digest = context.digest
-        self._clean(digest)
-        self._remove(kind, digest)
-        new = self.root / "incoming" / f"{kind}-{digest}.{secrets.token_hex(4)}"
-        try:
-            fill(new)
-            with full_disk(new):
-                self._write_record(kind, context, new)
-                os.rename(new, self._folder(kind, digest))
-        except BaseException:
-            shutil.rmtree(new, ignore_errors=True)
-            raise
-
-    def _write_record(self, kind: Kind, context: Context, folder: Path) -> None:
-        files, chunk_bytes = context.files, context.chunk_bytes
-        if kind == "converted":
-            files, chunk_bytes = describe(folder, _CONVERTED_CHUNK_BYTES), _CONVERTED_CHUNK_BYTES
-        record = Context(
-            digest=context.digest,
-            kind=context.kind,
-            name=context.name,
-            origin=context.origin,
-            files=files,
-            chunk_bytes=chunk_bytes,
-        )
-        self._record_path(kind, context.digest).write_bytes(codec.encode(record))
+    def _is_here(self, kind: Kind, context: Context) -> bool:
+        """Pin a folder, then tell whether it stands: in this order, what stands cannot go."""
+        self._folders.prepare()
+        with refusals(self.root):
+            self._pins.take(self._folders.layout.pin(kind, context.digest))
+        return self._stands(kind, context)
 
     def _stands(self, kind: Kind, context: Context) -> bool:
-        return has_sizes(context, self._folder(kind, context.digest))
-
-    def _is_converted(self, digest: str) -> bool:
-        record = self._record("converted", digest)
-        return record is not None and self._stands("converted", record)
-
-    def _record(self, kind: Kind, digest: str) -> Context | None:
-        path = self._record_path(kind, digest)
-        try:
-            return codec.decode(path.read_bytes(), Context, where=str(path))
-        except (OSError, FsctxError):
-            return None
-
-    def _problems(self, kind: Kind, digest: str) -> list[str]:
-        record, folder = self._record(kind, digest), self._folder(kind, digest)
-        if record is None:
-            return [f"{folder} has no record of what it should hold"]
-        found = (problem_with(file, folder, record.chunk_bytes) for file in record.files)
-        return [problem for problem in found if problem is not None]
-
-    def _entry(self, kind: Kind, digest: str) -> Entry:
-        folder, record = self._folder(kind, digest), self._record(kind, digest)
-        files = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-        return Entry(
-            kind=kind,
-            digest=digest,
-            name=record.name if record else "",
-            size_bytes=sum(files),
-            files=len(files),
-            unused_s=max(0.0, time.time() - folder.stat().st_mtime),
-        )
-
-    def _remove(self, kind: Kind, digest: str) -> None:
-        """Remove a folder: first its name, so that nobody finds half of it."""
-        folder = self._folder(kind, digest)
-        if folder.exists():
-            debris = self.root / "incoming" / f"{kind}-{digest}.{secrets.token_hex(4)}"
-            os.rename(folder, debris)
-            shutil.rmtree(debris, ignore_errors=True)
-        self._record_path(kind, digest).unlink(missing_ok=True)
-
-    def _clean(self, digest: str) -> None:
-        for path in self._in("incoming"):
-            if _digest_of(path.name) == digest:
-                shutil.rmtree(path, ignore_errors=True)
-
-    def _folder(self, kind: Kind, digest: str) -> Path:
-        if not _DIGEST.fullmatch(digest):
-            raise Damaged(f"a context has the digest {digest!r}, which is none: plan the run again")
-        return self.root / kind / digest
-
-    def _record_path(self, kind: Kind, digest: str) -> Path:
-        return self.root / "records" / f"{kind}-{digest}.json"
-
-    def _digests(self, kind: Kind) -> list[str]:
-        return sorted(path.name for path in self._in(kind) if path.is_dir())
-
-    def _in(self, name: str) -> list[Path]:
-        folder = self.root / name
-        return list(folder.iterdir()) if folder.is_dir() else []
-
-    def _touch(self, folder: Path) -> None:
-        with contextlib.suppress(OSError):  # removed by a prune meanwhile: the reader will say so
-            os.utime(folder)
+        record = context if kind == "contexts" else self._folders.record(kind, context.digest)
+        return record is not None and self._folders.stands(kind, record)
 
     @contextlib.contextmanager
-    def _locked(self, digest: str, timeout_s: float = -1) -> Iterator[None]:
-        """Hold a digest's lock; a lock of the kernel, which goes with the process that dies."""
-        prepare_root(self.root)
-        with full_disk(self.root):
-            for name in (*KINDS, "records", "incoming", "locks"):
-                (self.root / name).mkdir(exist_ok=True)
-        lock = FileLock(self.root / "locks" / digest)
+    def _making(self, kind: Kind, context: Context) -> Iterator[bool]:
+        """Tell whether a folder is to be made; if so, nobody else of the node makes it. On errors half of it is kept.
+
+        What can't be gone on with is not: where the origin changed or the disk is full.
+        """
+        if self._is_here(kind, context):
+            yield False
+            return
+        with self._folders.locked(self._folders.layout.lock(context.digest)):
+            try:
+                with refusals(self.root):
+                    yield not self._stands(kind, context)
+            except (Damaged, NoSpace):
+                self._folders.discard(kind, context.digest)
+                raise
+
+    def _bring(self, context: Context, bring: Bring) -> dict[str, int]:
+        folders, digest = self._folders, context.digest
+        if os.path.lexists(folders.layout.folder("contexts", digest)):
+            folders.demote(context)
+        folders.write_record("contexts", context)
+        with self._room.made("contexts", digest, context.size_bytes):
+            incoming = Incoming(context, folders.layout.incoming("contexts", digest))
+        with contextlib.closing(incoming):
+            brought = bring(incoming)
+            missing = incoming.missing()
+        if missing:
+            raise StoreError(f"{len(missing)} chunks of {context.name} were not brought to {self.root}: try again")
+        folders.finish("contexts", context)
+        return brought.bytes_by_source
+
+    def _convert(self, context: Context, convert: Callable[[Path, Path], None], source: Path) -> None:
+        folders, digest = self._folders, context.digest
+        new = folders.layout.incoming("converted", digest) / FILES
+        folders.discard("converted", digest)
+        new.parent.mkdir(mode=0o700)
         try:
-            lock.acquire(timeout=timeout_s)
-        except Timeout:
+            convert(source, new)
+        except BaseException:
+            folders.discard("converted", digest)
             raise
-        except (OSError, NotImplementedError) as error:
-            raise StoreError(f"{self.root} gives no locks ({error}): pass --cache DIR on the node's own disk") from None
-        try:
-            yield
-        finally:
-            lock.release()
+        paths = sorted(path.relative_to(new).as_posix() for path in new.rglob("*") if path.is_file())
+        files = describe(new, paths, _CONVERTED_CHUNK_BYTES)
+        record = dataclasses.replace(context, files=files, chunk_bytes=_CONVERTED_CHUNK_BYTES)
+        with self._room.made("converted", digest, record.size_bytes):
+            folders.finish("converted", record)
+
+    def _verify(self, entry: Entry) -> Finding:
+        record = self._folders.record(entry.kind, entry.digest)
+        problems = _problems(record, self._folders.layout.folder(entry.kind, entry.digest))
+        is_in_use = False
+        if problems:
+            with self._folders.idle(entry) as is_idle:
+                is_in_use = not is_idle
+                if is_idle and record is not None and entry.kind == "contexts":
+                    self._folders.demote(record)
+                elif is_idle:
+                    self._folders.remove(entry.kind, entry.digest)
+        return Finding(kind=entry.kind, digest=entry.digest, problems=problems, is_in_use=is_in_use)
 
 
-def _convert(convert: Callable[[Path, Path], None], source: Path, target: Path) -> None:
-    with full_disk(target):
-        convert(source, target)
-        sync_folders(target)
+def _problems(record: Context | None, folder: Path) -> tuple[str, ...]:
+    if record is None:
+        return (f"{folder} has no record of what it should hold",)
+    found = (problem_with(file, folder, safe_path(file), record.chunk_bytes) for file in record.files)
+    return tuple(problem for problem in found if problem is not None)
 
 
-def _digest_of(name: str) -> str:
-    """Return the digest of a name in `incoming`."""
-    return name.partition("-")[2].rpartition(".")[0]
+def _main_source(brought: dict[str, int]) -> Source:
+    if not brought:
+        return "node"
+    return "peer" if brought.get("peer", 0) > brought.get("origin", 0) else "origin"

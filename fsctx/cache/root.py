@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fsctx.errors import InputError
+from fsctx.store.mounts import mount_of, mounts
 
 VARIABLE = "FSCTX_CACHE"
 _SCRATCH = ("_CONDOR_SCRATCH_DIR", "SLURM_TMPDIR", "TMPDIR")
@@ -25,16 +26,24 @@ def prepare_root(root: Path) -> None:
     """Create the folder, for its owner alone, or check the one that stands.
 
     Raises:
-        InputError: it is not a folder, cannot be made, is another user's, or anybody may write to it.
+        InputError: it is not a folder, cannot be made or written, is another user's, or others may write to it.
     """
     try:
         root.parent.mkdir(parents=True, exist_ok=True)
         root.mkdir(mode=0o700, exist_ok=True)
-        seen = os.lstat(root)
-        mode = os.stat(root).st_mode
+        seen = [os.lstat(root), os.stat(root)]
     except OSError as error:
         raise InputError(f"cache folder {root}: {error.strerror}: pass --cache DIR on the node's disk") from None
-    if seen.st_uid != os.getuid():
-        raise InputError(f"cache folder {root} belongs to user {seen.st_uid}: pass --cache DIR, a folder of your own")
-    if mode & stat.S_IWOTH:
-        raise InputError(f"cache folder {root} is writable by everybody: run `chmod go-w {root}` or pass --cache DIR")
+    others = {one.st_uid for one in seen} - {os.geteuid()}
+    if others:
+        raise InputError(f"cache folder {root} belongs to user {others.pop()}: pass --cache DIR, a folder of your own")
+    if seen[1].st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise InputError(f"cache folder {root} is writable by others: run `chmod go-w {root}` or pass --cache DIR")
+    if not os.access(root, os.W_OK | os.X_OK):
+        raise InputError(f"cache folder {root} cannot be written: pass --cache DIR on the node's disk")
+
+
+def network_of(root: Path) -> str | None:
+    """Return the kind of filesystem that a cache is on where that is not the node's own disk: then it is no cache."""
+    mount = mount_of(root, mounts())
+    return None if mount.is_local else mount.kind

@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = {
     "stop": "Tell a run's agents to leave.",
     "doctor": "Find out whether a filesystem keeps the promises that runs rest on.",
     "cache": "Look after this node's cache.",
+    "env": "Pack the software environment, once for all nodes.",
     "demo": "Try everything on some hundred claims.",
 }
 

@@ -21,6 +21,9 @@ import click
     "agnostic takes everything from the shared filesystem for each unit.",
 )
 @click.option("--cache", type=click.Path(path_type=Path), default=None, help="The node's cache; else $FSCTX_CACHE.")
+@click.option(
+    "--cache-quota", default=None, help="The most that the cache may hold, such as 50GB; else $FSCTX_CACHE_QUOTA."
+)
 @click.option("--idle-exit", type=click.FloatRange(min=0), default=None, help="Leave after so many idle seconds.")
 @click.option("--max-units", type=click.IntRange(min=1), default=None, help="Leave after so many units.")
 @click.option("--walltime", type=click.FloatRange(min=0), default=None, help="Seconds until this job is ended.")
@@ -48,6 +51,18 @@ import click
     help="With nothing else to do, race an agent that keeps a unit so many times longer than it takes here; 0: never.",
 )
 @click.option("--no-peers", is_flag=True, help="Neither serve nor ask other nodes' caches.")
+@click.option(
+    "--peer-address",
+    default=None,
+    help="Where other nodes reach this one: its address, or, the same for all nodes, a network such as 10.1.0.0/16 or "
+    "an interface such as ib0.",
+)
+@click.option(
+    "--peer-wait",
+    type=click.FloatRange(min=0),
+    default=None,
+    help="Let peers delay a fetch by at most so many seconds; by default 30, and one for every 20 MB.",
+)
 @click.option("--doctor", "is_doctor", is_flag=True, hidden=True)
 @click.option("--submission", default=None, hidden=True)
 @click.option("--since-order", type=int, default=None, hidden=True)
@@ -67,6 +82,7 @@ def agent(run: Path, cache: Path | None, **asked: Any) -> int:
     from fsctx.agent.residency import ContextMode
     from fsctx.agent.start import run_agent
     from fsctx.cache import default_root
+    from fsctx.cache.room import quota
 
     options = AgentOptions(
         engine=asked["engine"],
@@ -74,6 +90,10 @@ def agent(run: Path, cache: Path | None, **asked: Any) -> int:
         dtype=asked["dtype"],
         context=ContextMode(asked["context"]),
         cache=default_root(os.environ, cache),
+        cache_quota_bytes=quota(os.environ, asked["cache_quota"]),
+        has_peers=not asked["no_peers"],
+        peer_address=asked["peer_address"],
+        peer_wait_s=asked["peer_wait"],
         idle_exit_s=asked["idle_exit"],
         max_units=asked["max_units"],
         walltime_s=asked["walltime"],

@@ -28,13 +28,19 @@ def cache() -> None:
 @_folder
 @_json
 def list_(folder: Path | None, *, as_json: bool) -> None:
-    """Show what the cache holds, longest unused first."""
+    """Show what the cache holds, longest unused first, and what is in use."""
+    import os
+
+    from fsctx.cache.room import quota
+
     node = _open(folder)
     entries = [_plain(entry) for entry in node.entries()]
+    limit = quota(os.environ)
     if as_json:
-        click.echo(json.dumps({"root": str(node.root), "entries": entries}))
+        click.echo(json.dumps({"root": str(node.root), "quota_bytes": limit, "entries": entries}))
         return
-    click.echo(f"{node.root}: {len(entries)} entries, {sum(e['size_bytes'] for e in entries) / 1e9:.2f} GB")
+    of = f" of {limit / 1e9:.2f} GB" if limit is not None else ""
+    click.echo(f"{node.root}: {len(entries)} entries, {_gigabytes(entries)}{of}")
     for entry in entries:
         click.echo(_line(entry))
 
@@ -43,18 +49,22 @@ def list_(folder: Path | None, *, as_json: bool) -> None:
 @_folder
 @_json
 def verify(folder: Path | None, *, as_json: bool) -> None:
-    """Read every file and compare it with its hashes; exit 4 where one differs."""
+    """Read every file and compare it with its hashes; exit 4 where one differs.
+
+    What is damaged is taken out of use: the next agent fetches the parts again that are wrong.
+    """
     node = _open(folder)
     found = node.verify()
-    damaged = {name: problems for name, problems in found.items() if problems}
+    damaged = [finding for finding in found if finding.problems]
     if as_json:
-        click.echo(json.dumps({"root": str(node.root), "checked": len(found), "damaged": damaged}))
+        plain = [_plain(finding) for finding in damaged]
+        click.echo(json.dumps({"root": str(node.root), "checked": len(found), "damaged": plain}))
     else:
         click.echo(f"{node.root}: {len(found) - len(damaged)} of {len(found)} entries are sound")
     if damaged:
-        name, problems = next(iter(damaged.items()))
-        digest = name.partition("/")[2]
-        raise Damaged(f"{len(damaged)} damaged, first {problems[0]}: run `fsctx cache prune {digest}`")
+        in_use = sum(finding.is_in_use for finding in damaged)
+        end = f"{in_use} in use: run this again when their agents have left" if in_use else "the next agent mends them"
+        raise Damaged(f"{len(damaged)} damaged, first {damaged[0].problems[0]}; {end}")
 
 
 @cache.command("prune")
@@ -64,7 +74,10 @@ def verify(folder: Path | None, *, as_json: bool) -> None:
 @_folder
 @_json
 def prune(digests: tuple[str, ...], days: float | None, folder: Path | None, *, is_all: bool, as_json: bool) -> None:
-    """Remove entries: the DIGESTS given, those unused for some --days, or --all; without any of these, only debris."""
+    """Remove entries: the DIGESTS given, those unused for some --days, or --all; and what is half fetched in any case.
+
+    What an agent uses right now stays.
+    """
     node = _open(folder)
     if digests or days is not None or is_all:
         chosen = frozenset(digests) if digests else None
@@ -75,7 +88,8 @@ def prune(digests: tuple[str, ...], days: float | None, folder: Path | None, *, 
     if as_json:
         click.echo(json.dumps({"root": str(node.root), "removed": entries}))
     else:
-        click.echo(f"{node.root}: removed {len(gone)} entries, {sum(e['size_bytes'] for e in entries) / 1e9:.2f} GB")
+        in_use = sum(entry.is_pinned for entry in node.entries())
+        click.echo(f"{node.root}: removed {len(gone)} entries, {_gigabytes(entries)}; {in_use} in use")
 
 
 def _open(folder: Path | None) -> Any:
@@ -93,7 +107,12 @@ def _plain(entry: Any) -> dict[str, Any]:
     return plain
 
 
+def _gigabytes(entries: list[dict[str, Any]]) -> str:
+    return f"{sum(entry['size_bytes'] for entry in entries) / 1e9:.2f} GB"
+
+
 def _line(entry: dict[str, Any]) -> str:
-    days = entry["unused_s"] / _SECONDS_PER_DAY
-    size = entry["size_bytes"] / 1e9
-    return f"{entry['kind']:<10} {entry['digest'][:16]:<16} {size:>8.2f} GB  unused {days:>5.1f} d  {entry['name']}"
+    days, size = entry["unused_s"] / _SECONDS_PER_DAY, entry["size_bytes"] / 1e9
+    state = "in use" if entry["is_pinned"] else f"unused {days:.1f} d"
+    half = "" if entry["is_whole"] else "  (not whole yet)"
+    return f"{entry['kind']:<10} {entry['digest'][:16]:<16} {size:>8.2f} GB  {state:<14} {entry['name']}{half}"

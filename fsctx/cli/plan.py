@@ -74,7 +74,7 @@ def plan(*, run: Path, app: str | None, is_json: bool, **options: Any) -> None:
         raise InputError(f"--app {app}: applications are not in this version; leave --app out")
     from fsctx.coordinator import plan as planning
 
-    with _progress(is_shown=not is_json) as progress:
+    with progress_bars(is_shown=not is_json) as progress:
         report = planning.plan(_request(run, **options), progress=progress)
     click.echo(_as_json(report) if is_json else "\n".join(_as_text(report)))
 
@@ -102,7 +102,7 @@ def _gold(maps: Sequence[str]) -> dict[str, str]:
 
 
 @contextmanager
-def _progress(*, is_shown: bool) -> "Iterator[Progress]":
+def progress_bars(*, is_shown: bool) -> "Iterator[Progress]":
     """Show how far the plan is, on a terminal only."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn

@@ -148,6 +148,7 @@ def goodput(ledger: Ledger) -> dict[str, Any]:
         "rows_adopted": ledger.rows_adopted,
         "rows_lost": ledger.rows_lost,
         "tokens": ledger.tokens,
+        "bytes": {"node": ledger.bytes_node, "peer": ledger.bytes_peer, "origin": ledger.bytes_origin},
         "fs_calls": ledger.fs_calls,
         "fs_calls_per_unit": round(ledger.fs_calls / ledger.units_done, 2) if ledger.units_done else None,
         "seconds": {

@@ -119,9 +119,15 @@ def _goodput(status: Status) -> list[str]:
     return [
         f"work   {sums['loads']:,} load(s){per_load}",
         f"       {sums['rows_adopted']:,} rows adopted from others, {sums['rows_lost']:,} computed in vain",
+        *([f"files  {_files(sums['bytes'])}"] if any(sums["bytes"].values()) else []),
         *([f"time   {spent}"] if spent else []),
         *([f"calls  {_calls(status, sums)}"] if sums["fs_calls"] else []),
     ]
+
+
+def _files(by_source: dict[str, int]) -> str:
+    said = {"node": "found on the nodes", "peer": "from peers", "origin": "from the shared filesystem"}
+    return ", ".join(f"{n / 1e9:,.2f} GB {said[source]}" for source, n in by_source.items() if n)
 
 
 def _calls(status: Status, sums: dict[str, Any]) -> str:

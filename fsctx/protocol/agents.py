@@ -60,6 +60,10 @@ class Ledger:
     """Computed, but another holder's result was published first."""
     tokens: int = 0
     loads: int = 0
+    bytes_node: int = 0
+    """Of models that were on the node already; the next two were brought to it."""
+    bytes_peer: int = 0
+    bytes_origin: int = 0
     fs_calls: int = 0
     """Calls to the shared filesystem, as `fsctx.store.counting` counts them."""
     start_s: float = 0.0

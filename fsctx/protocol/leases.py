@@ -13,7 +13,7 @@ import msgspec
 from fsctx.errors import Damaged, InputError, Missing
 from fsctx.protocol import codec, names
 from fsctx.protocol.geometry import bucket_of
-from fsctx.protocol.names import LeaseId
+from fsctx.protocol.names import LeaseId, SlotId
 from fsctx.store import Store
 
 NOBODY = ""
@@ -41,7 +41,26 @@ def take(store: Store, lease_id: LeaseId, owner: str, *, token: str = "") -> boo
 
 def owner_of(store: Store, lease_id: LeaseId) -> str | None:
     """Read who holds a lease; None where its file says nothing (yet): its owner died while writing, or is about to."""
-    name = names.lease(bucket_of(lease_id.unit), lease_id)
+    return _owner_in(store, names.lease(bucket_of(lease_id.unit), lease_id))
+
+
+def take_slot(store: Store, slot_id: SlotId, owner: str) -> bool:
+    """Create one generation of a transfer slot's lease; True if it is now `owner`'s. See `take`."""
+    return store.create(names.slot(slot_id), codec.encode(Lease(owner=owner)))
+
+
+def owner_of_slot(store: Store, slot_id: SlotId) -> str | None:
+    """Read who holds a transfer slot. See `owner_of`."""
+    return _owner_in(store, names.slot(slot_id))
+
+
+def latest_slots(listing: Iterable[str], source: str) -> dict[int, SlotId]:
+    """Return number → latest generation of a source's transfer slots, from a listing of all slots."""
+    found = sorted(slot for slot in map(names.parse_slot, listing) if slot is not None and slot.source == source)
+    return {slot.number: slot for slot in found}
+
+
+def _owner_in(store: Store, name: str) -> str | None:
     try:
         return codec.decode(store.read(name), Lease, where=name).owner
     except (Missing, Damaged, InputError, msgspec.MsgspecError):

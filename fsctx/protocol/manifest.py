@@ -1,9 +1,12 @@
 """What a run is: the manifest (run.json) and the context records."""
 
+import hashlib
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from fsctx.errors import InputError, Missing
+from fsctx.errors import Damaged, InputError, Missing, StoreError
 from fsctx.protocol import codec, names
 from fsctx.protocol.geometry import Geometry
 from fsctx.store import PublishForm, Store
@@ -75,27 +78,58 @@ class ModelFile:
     """Relative to the context's origin, with `/`; no `..`."""
     size_bytes: int
     chunks: tuple[str, ...]
+    mtime_ns: int = 0
+    """When it was last modified, as the filesystem said; 0 if that is not known. No part of the digest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What a packed software environment is. Its archive carries this record too."""
+
+    packed: Literal["venv", "conda"]
+    """A venv needs a Python of the same version on the node; a conda environment brings its own."""
+    python: str
+    """Major and minor version."""
+    soabi: str
+    """What its compiled modules were built for, as Python's sysconfig says: platform and C library included."""
+    unpacked_bytes: int
+    fsctx: str
+    """The version of fsctx in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """A context's record: what its files are and where they come from.
 
-    `kind`: `hf` a model folder, `gguf` a single file, `fake` no files at all.
+    `kind`: `hf` a model folder, `gguf` a single file, `fake` no files at all, `env` a software environment's archive.
     """
 
     digest: str
-    kind: Literal["hf", "gguf", "fake"]
+    kind: Literal["hf", "gguf", "fake", "env"]
     name: str
     origin: str
     """Absolute path of the folder that `files` are relative to."""
     files: tuple[ModelFile, ...]
     chunk_bytes: int
+    environment: Environment | None = None
+    """What a node must offer to it; of kind `env` alone."""
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all files."""
         return sum(file.size_bytes for file in self.files)
+
+    def path_in(self, folder: Path) -> Path:
+        """Return what to load where the files are in a folder: the folder, or the one file of a kind that is one."""
+        return folder / self.files[0].path if self.kind in ("gguf", "env") else folder
+
+
+def digest_of(context: Context) -> str:
+    """Return a context's digest: SHA-256 over kind, and its files' names, sizes and chunk hashes."""
+    digest = hashlib.sha256(f"{context.kind}\n{context.chunk_bytes}\n".encode())
+    for file in context.files:
+        digest.update(f"{file.path}\0{file.size_bytes}\0{' '.join(file.chunks)}\n".encode())
+    return digest.hexdigest()
 
 
 def read_manifest(store: Store) -> Manifest:
@@ -115,6 +149,23 @@ def read_manifest(store: Store) -> Manifest:
 
 
 def read_context(store: Store, digest: str) -> Context:
-    """Read a context's record."""
+    """Read a context's record.
+
+    Raises:
+        Damaged: it is not the record of this digest, which is the hash of what it says.
+    """
     name = names.context(digest)
-    return codec.decode(store.read(name), Context, where=f"{store.root}/{name}")
+    where = f"{store.root}/{name}"
+    context = codec.decode(store.read(name), Context, where=where)
+    if context.digest != digest or (context.kind != "fake" and digest_of(context) != digest):
+        raise Damaged(f"{where} does not say what its digest was made of: restore it, or plan the run again")
+    return context
+
+
+def read_environments(store: Store) -> list[Context]:
+    """Read the records of a run's software environments; what cannot be read is left out."""
+    found = []
+    for name in store.list(names.CONTEXTS):
+        with suppress(StoreError, Damaged, InputError):
+            found.append(read_context(store, name.removesuffix(".json")))
+    return [context for context in found if context.kind == "env"]

@@ -22,9 +22,14 @@ RESULTS = "results"
 PARTIAL = "partial"
 FAILED = "failed"
 AGENTS = "agents"
+PEERS = "peers"
+SLOTS = "slots"
 CONTROL = "control"
 LOGS = "logs"
 SUBMISSIONS = "submissions"
+
+PEERS_KEY = "peers/secret"
+"""The secret that agents of the run show each other; only its owner can read it."""
 
 BUCKETED = (LEASES, RESULTS, PARTIAL, FAILED)
 """Folders that hold one folder per bucket; plan creates them."""
@@ -33,6 +38,8 @@ _LEASE = re.compile(r"^(\d{8})\.(\d+)$")
 _RESULT = re.compile(r"^(\d{8})\.(\d+)\.parquet$")
 _UNIT = re.compile(r"^(\d{8})$")
 _COMPACTED = re.compile(r"^(\d{6})\.parquet$")
+_SLOT = re.compile(r"^([a-z]+)-(\d+)\.(\d+)$")
+_PEER = re.compile(r"^([\w-]+)\.json$")
 _ORDER = re.compile(r"^(stop|drain)\.(\d+)$")
 
 
@@ -45,6 +52,28 @@ class LeaseId:
 
     def __str__(self) -> str:
         return f"{self.unit:08d}.{self.generation}"
+
+    @property
+    def next(self) -> "LeaseId":
+        """The generation that supersedes this one."""
+        return LeaseId(self.unit, self.generation + 1)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SlotId:
+    """Generation `generation` of the lease on transfer slot `number` of a source."""
+
+    source: str
+    number: int
+    generation: int
+
+    def __str__(self) -> str:
+        return f"{self.source}-{self.number}.{self.generation}"
+
+    @property
+    def next(self) -> "SlotId":
+        """The generation that supersedes this one."""
+        return SlotId(self.source, self.number, self.generation + 1)
 
 
 def context(digest: str) -> str:
@@ -132,6 +161,16 @@ def events(agent: str) -> str:
     return f"{AGENTS}/{agent}/events.jsonl"
 
 
+def peer(agent: str) -> str:
+    """Return the name of the record of where an agent serves its cache."""
+    return f"{PEERS}/{agent}.json"
+
+
+def slot(slot_id: SlotId) -> str:
+    """Return the name whose exclusive creation takes a transfer slot."""
+    return f"{SLOTS}/{slot_id}"
+
+
 def order(kind: str, number: int) -> str:
     """Return the name of a standing order, `stop` or `drain`."""
     return f"{CONTROL}/{kind}.{number}"
@@ -177,6 +216,18 @@ def parse_compacted(name: str) -> int | None:
 def parse_failed(name: str) -> int | None:
     """Read the unit from the name of a failure record; None if it is not one."""
     return parse_published(name.removesuffix(".json")) if name.endswith(".json") else None
+
+
+def parse_peer(name: str) -> str | None:
+    """Read the agent from the name of where it serves its cache; None if it is not one."""
+    match = _PEER.match(name)
+    return match[1] if match else None
+
+
+def parse_slot(name: str) -> SlotId | None:
+    """Read a slot from the name of its lease; None if it is not one."""
+    match = _SLOT.match(name)
+    return SlotId(match[1], int(match[2]), int(match[3])) if match else None
 
 
 def parse_order(name: str) -> tuple[str, int] | None:

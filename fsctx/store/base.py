@@ -42,6 +42,9 @@ class Store(Protocol):
         is known: the name may become the caller's yet.
         """
 
+    def create_private(self, name: str, content: bytes) -> bool:
+        """Create a name exclusively, as `create` does; nobody but this user can ever read it."""
+
     def replace(self, name: str, content: bytes) -> None:
         """Write a whole file under a name that only this caller writes; readers see old or new, whole, durable."""
 

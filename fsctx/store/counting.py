@@ -106,6 +106,10 @@ class CountingSystem(System):
         """See `System.create`."""
         self._count("create").create(path, content, is_durable=is_durable)
 
+    def create_private(self, path: str, content: bytes) -> None:
+        """See `System.create_private`."""
+        self._count("create").create_private(path, content)
+
     def overwrite(self, path: str, content: bytes) -> None:
         """See `System.overwrite`."""
         self._count("overwrite").overwrite(path, content)

@@ -68,8 +68,15 @@ class PosixStore:
 
     def create(self, name: str, content: bytes) -> bool:
         """See `Store.create`: open(2) with O_CREAT|O_EXCL; after an error, what stands there tells."""
+        return self._create(name, content, lambda path: self._system.create(path, content, is_durable=False))
+
+    def create_private(self, name: str, content: bytes) -> bool:
+        """See `Store.create_private`."""
+        return self._create(name, content, lambda path: self._system.create_private(path, content))
+
+    def _create(self, name: str, content: bytes, call: Callable[[str], None]) -> bool:
         try:
-            self._system.create(self._path(name), content, is_durable=False)
+            call(self._path(name))
         except FileExistsError:  # a lost reply may have created it: then it is empty, and nobody's
             return self._content(name) == content
         except OSError as error:

@@ -33,6 +33,11 @@ class System:
             if is_durable:
                 os.fsync(fd)
 
+    def create_private(self, path: str, content: bytes) -> None:
+        """Create a file that must not exist, with mode 0600 from its first moment on, and write it."""
+        with _descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o600) as fd:
+            _write_all(fd, content)
+
     def overwrite(self, path: str, content: bytes) -> None:
         """Write over a file from its start by one pwrite(2); close makes it visible to other clients."""
         with _descriptor(path, os.O_WRONLY | os.O_CREAT) as fd:
@@ -73,8 +78,8 @@ class System:
 
 
 @contextlib.contextmanager
-def _descriptor(path: str, flags: int) -> Iterator[int]:
-    fd = os.open(path, flags | os.O_CLOEXEC, 0o666)
+def _descriptor(path: str, flags: int, *, mode: int = 0o666) -> Iterator[int]:
+    fd = os.open(path, flags | os.O_CLOEXEC, mode)
     try:
         yield fd
     except BaseException:

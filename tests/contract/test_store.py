@@ -63,6 +63,17 @@ def test_a_listing_shows_names_and_hides_temporary_ones(store: Store) -> None:
     assert sorted(store.list("f")) == ["a", "b"]
 
 
+def test_a_private_name_is_created_once_and_readable_by_its_owner_alone(store: Store) -> None:
+    assert store.create_private("f/secret", b"mine")
+    assert not store.create_private("f/secret", b"yours")
+    assert store.read("f/secret") == b"mine"
+    assert (store.root / "f/secret").stat().st_mode & 0o777 == 0o600
+
+
+def test_of_many_who_create_a_private_name_at_once_one_has_it(store: Store) -> None:
+    assert sorted(map(bool, race(8, lambda n: store.create_private("f/secret", b"%d" % n)))) == [False] * 7 + [True]
+
+
 def test_reading_a_missing_name_says_missing(store: Store) -> None:
     for call in (lambda: store.read("f/none"), lambda: store.open("f/none"), lambda: store.read("none/none")):
         with pytest.raises(Missing, match="none"):

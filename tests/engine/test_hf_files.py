@@ -14,6 +14,7 @@ from tiny_models import make_model  # noqa: E402
 from fsctx.agent.engines.base import BoundTask, Row  # noqa: E402
 from fsctx.agent.engines.hf.engine import HfEngine  # noqa: E402
 from fsctx.errors import EngineError, Misconfigured, OutOfMemory  # noqa: E402
+from fsctx.store.mounts import Mount  # noqa: E402
 from fsctx.templates.load import load_template  # noqa: E402
 
 
@@ -60,6 +61,19 @@ def test_weights_that_are_missing_are_not_made_up(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(Misconfigured, match="lacks"):
         load(tmp_path)
+
+
+def test_weights_over_a_network_are_read_and_not_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_model(tmp_path)
+
+    def mapped(*_: object, **__: object) -> None:
+        raise OSError("mapped")
+
+    monkeypatch.setattr("transformers.modeling_utils.safe_open", mapped)
+    with pytest.raises(Misconfigured, match="mapped"):
+        load(tmp_path)
+    monkeypatch.setattr("fsctx.agent.engines.hf.files.mounts", lambda: [Mount(folder="/", kind="nfs4")])
+    load(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["not json", "[]", '{"model_type": "nothing-known"}'])

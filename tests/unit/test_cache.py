@@ -1,6 +1,5 @@
 """The node cache: one copy, whole or not at all, whatever happens meanwhile."""
 
-import hashlib
 import json
 import os
 import signal
@@ -8,41 +7,18 @@ import subprocess
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from contexts import CHUNK, context_of, cut, problems, rot
 
 from fsctx.cache import NodeCache, default_root
+from fsctx.cache.folders import Folders
 from fsctx.cli.cache import cache as command
 from fsctx.errors import Damaged, InputError, NoSpace, Unfit
 from fsctx.protocol.manifest import Context, ModelFile
-
-CHUNK = 1000
-
-
-def context_of(origin: Path, files: dict[str, bytes], kind: str = "hf") -> Context:
-    for name, content in files.items():
-        path = origin / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    return Context(
-        digest="d1",
-        kind="gguf" if kind == "gguf" else "hf",
-        name="model",
-        origin=str(origin),
-        files=tuple(
-            ModelFile(
-                path=name,
-                size_bytes=len(content),
-                chunks=tuple(
-                    hashlib.sha256(content[at : at + CHUNK]).hexdigest() for at in range(0, len(content), CHUNK)
-                ),
-            )
-            for name, content in files.items()
-        ),
-        chunk_bytes=CHUNK,
-    )
 
 
 @pytest.fixture
@@ -65,6 +41,7 @@ def test_a_context_is_copied_once_and_then_found(node: NodeCache, context: Conte
     assert (second.source, second.bytes, second.path) == ("node", 0, first.path)
     for file in context.files:
         assert (first.path / file.path).read_bytes() == (Path(context.origin) / file.path).read_bytes()
+        assert (first.path / file.path).stat().st_mode & 0o222 == 0
 
 
 def test_agents_of_a_node_that_start_together_read_the_origin_once(node: NodeCache, context: Context) -> None:
@@ -76,11 +53,6 @@ def test_agents_of_a_node_that_start_together_read_the_origin_once(node: NodeCac
 def test_a_gguf_context_is_its_file(node: NodeCache, tmp_path: Path) -> None:
     context = context_of(tmp_path / "origin", {"model.gguf": b"GGUF"}, kind="gguf")
     assert node.fetch(context).path.read_bytes() == b"GGUF"
-
-
-def test_another_origin_may_serve_the_files(node: NodeCache, context: Context, tmp_path: Path) -> None:
-    Path(context.origin).rename(tmp_path / "elsewhere")
-    assert node.fetch(context, tmp_path / "elsewhere").source == "origin"
 
 
 @pytest.mark.parametrize("content", [b"x" * 2500, b"short", b"y" * 2501, b""])
@@ -102,7 +74,7 @@ def test_a_file_that_vanished_since_the_plan_is_damage(node: NodeCache, context:
 
 def test_an_origin_that_this_node_cannot_see_is_for_another_node(node: NodeCache, context: Context) -> None:
     with pytest.raises(Unfit, match="mounted"):
-        node.fetch(context, Path("/nonexistent"))
+        node.fetch(replace(context, origin="/nonexistent"))
 
 
 @pytest.mark.parametrize("path", ["../escape", "/etc/passwd", "a/../../b"])
@@ -120,10 +92,10 @@ def test_a_file_name_that_leads_out_of_the_context_is_refused(node: NodeCache, c
 
 
 def test_a_copy_that_lost_bytes_is_fetched_again(node: NodeCache, context: Context) -> None:
-    folder = node.fetch(context).path
-    (folder / "sub/weights").write_bytes(b"cut")
-    assert node.fetch(context).source == "origin"
-    assert node.verify() == {"contexts/d1": []}
+    cut(node.fetch(context).path / "sub/weights")
+    again = node.fetch(context)
+    assert (again.source, again.bytes) == ("origin", CHUNK + 500)  # the first chunk was still right
+    assert problems(node) == {"contexts": ()}
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(small_disk: Path, tmp_path: Path) -> None:
@@ -158,10 +130,11 @@ def test_a_gguf_file_is_converted_once(node: NodeCache, tmp_path: Path) -> None:
         (target / "weights").write_bytes(source.read_bytes()[::-1])
 
     first, second = node.converted(gguf, convert), node.converted(gguf, convert)
-    assert first == second
+    assert (first.path, first.source, second.source) == (second.path, "origin", "node")
     assert len(calls) == 1
-    assert (first / "weights").read_bytes() == b"FUGG"
-    assert node.verify() == {"contexts/d1": [], "converted/d1": []}
+    assert (first.path / "weights").read_bytes() == b"FUGG"
+    assert first.size_bytes == second.size_bytes == 4
+    assert problems(node) == {"contexts": (), "converted": ()}
 
 
 def test_a_failed_conversion_leaves_nothing_and_its_error_passes(node: NodeCache, tmp_path: Path) -> None:
@@ -206,22 +179,49 @@ def test_a_process_killed_while_converting_leaves_debris_that_the_next_one_clean
         target.mkdir()
         (target / "weights").write_bytes(b"whole")
 
-    assert names(node.converted(gguf, convert)) == ["weights"]
+    assert names(node.converted(gguf, convert).path) == ["weights"]
     assert names(node.root / "incoming") == []
 
 
 def test_verify_names_the_file_that_rotted(node: NodeCache, context: Context) -> None:
+    rot(node.fetch(context).path / "sub/weights")
+    node.release()
+    (finding,) = node.verify()
+    assert len(finding.problems) == 1
+    assert "sub/weights is damaged (chunk 2 of 3)" in finding.problems[0]
+    assert node.fetch(context).bytes == 500  # the chunk that was wrong
+    assert problems(node) == {"contexts": ()}
+
+
+def test_what_is_damaged_and_in_use_stays_until_it_is_not(node: NodeCache, context: Context) -> None:
     path = node.fetch(context).path / "sub/weights"
-    path.write_bytes(path.read_bytes()[::-1])
-    (problems,) = node.verify().values()
-    assert len(problems) == 1
-    assert "sub/weights" in problems[0]
+    rot(path)
+    assert [finding.is_in_use for finding in node.verify()] == [True]
+    assert path.exists()
+    node.release()
+    assert [finding.is_in_use for finding in node.verify()] == [False]
+    assert not path.exists()
 
 
-def test_prune_removes_what_was_unused_for_long_and_debris(node: NodeCache, context: Context) -> None:
+def test_what_was_converted_and_is_damaged_is_converted_again(node: NodeCache, tmp_path: Path) -> None:
+    gguf = context_of(tmp_path / "origin", {"model.gguf": b"GGUF"}, kind="gguf")
+
+    def convert(_: Path, target: Path) -> None:
+        target.mkdir()
+        (target / "weights").write_bytes(b"whole")
+
+    rot(node.converted(gguf, convert).path / "weights")
+    node.release()
+    assert sum(bool(finding.problems) for finding in node.verify()) == 1
+    assert [entry.kind for entry in node.entries()] == ["contexts"]
+    assert (node.converted(gguf, convert).path / "weights").read_bytes() == b"whole"
+
+
+def test_prune_removes_what_was_unused_for_long_and_what_is_half_made(node: NodeCache, context: Context) -> None:
     folder = node.fetch(context).path
-    (node.root / "incoming" / "contexts-d9.abcd").mkdir()
-    assert node.prune(unused_s=3600) == []
+    node.release()
+    (node.root / "incoming" / "contexts-d9").mkdir()
+    assert [(entry.digest, entry.is_whole) for entry in node.prune(unused_s=3600)] == [("d9", False)]
     assert names(node.root / "incoming") == []
     os.utime(folder, (1, 1))
     assert [entry.digest for entry in node.prune(unused_s=3600)] == ["d1"]
@@ -230,9 +230,12 @@ def test_prune_removes_what_was_unused_for_long_and_debris(node: NodeCache, cont
 
 
 def test_prune_leaves_alone_what_another_process_is_making(node: NodeCache, context: Context) -> None:
-    node.fetch(context)
-    with node._locked("d1"):
-        assert NodeCache(node.root).prune() == []
+    folders = Folders(node.root)
+    folders.prepare()
+    folders.layout.incoming("contexts", "d1").mkdir()
+    with folders.locked(folders.layout.lock("d1")):
+        assert node.prune() == []
+    assert [entry.is_whole for entry in node.prune()] == [False]
 
 
 def test_the_cache_is_for_its_owner_alone(node: NodeCache, context: Context) -> None:
@@ -280,18 +283,48 @@ def test_the_cache_is_where_the_user_the_environment_or_the_batch_system_say(
 
 def test_the_commands_list_verify_and_prune(node: NodeCache, context: Context) -> None:
     node.fetch(context)
+    node.release()
     run, where = CliRunner().invoke, ["--cache", str(node.root), "--json"]
     listed = json.loads(run(command, ["list", *where]).output)
     assert [(e["digest"], e["size_bytes"], e["files"]) for e in listed["entries"]] == [("d1", context.size_bytes, 3)]
-    assert json.loads(run(command, ["verify", *where]).output)["damaged"] == {}
+    assert json.loads(run(command, ["verify", *where]).output)["damaged"] == []
     assert json.loads(run(command, ["prune", *where]).output)["removed"] == []
     assert len(json.loads(run(command, ["prune", "d1", *where]).output)["removed"]) == 1
     for arguments in (["list"], ["verify"], ["prune", "--all"]):
         assert run(command, [*arguments, "--cache", str(node.root)]).exit_code == 0
 
 
-def test_verify_fails_with_the_command_that_helps(node: NodeCache, context: Context) -> None:
-    (node.fetch(context).path / "config.json").write_bytes(b"[]")
-    ended = CliRunner().invoke(command, ["verify", "--cache", str(node.root)])
-    assert isinstance(ended.exception, Damaged)
-    assert "fsctx cache prune d1" in str(ended.exception)
+def test_verify_ends_with_damage_and_says_what_happens_next(node: NodeCache, context: Context) -> None:
+    rot(node.fetch(context).path / "sub/weights")
+    run, where = CliRunner().invoke, ["verify", "--cache", str(node.root)]
+    for expected in ("1 in use: run this again", "the next agent mends them"):
+        ended = run(command, where)
+        assert isinstance(ended.exception, Damaged)
+        assert expected in str(ended.exception)
+        node.release()
+    assert run(command, where).exit_code == 0
+
+
+def test_list_shows_what_is_in_use_and_the_quota(
+    node: NodeCache, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.fetch(context)
+    monkeypatch.setenv("FSCTX_CACHE_QUOTA", "2GB")
+    shown = CliRunner().invoke(command, ["list", "--cache", str(node.root)]).output
+    assert "of 2.00 GB" in shown
+    assert "in use" in shown
+    node.release()
+    listed = json.loads(CliRunner().invoke(command, ["list", "--cache", str(node.root), "--json"]).output)
+    assert (listed["quota_bytes"], listed["entries"][0]["is_pinned"]) == (2_000_000_000, False)
+
+
+@pytest.mark.parametrize("name", ["list", "verify", "prune"])
+def test_the_commands_make_no_cache_and_touch_none_of_others(tmp_path: Path, name: str) -> None:
+    assert CliRunner().invoke(command, [name, "--cache", str(tmp_path / "none")]).exit_code == 0
+    assert not (tmp_path / "none").exists()
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    ended = CliRunner().invoke(command, [name, "--cache", str(shared)])
+    assert isinstance(ended.exception, InputError)
+    assert names(shared) == []

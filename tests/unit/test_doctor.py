@@ -14,12 +14,12 @@ from planning import make_plan, manifest_of
 from fsctx.cli.doctor import doctor
 from fsctx.coordinator.doctor import words
 from fsctx.coordinator.doctor.visit import Visit, visit
-from fsctx.coordinator.mounts import Mount, mount_of, mounts
 from fsctx.coordinator.plan.advice import advise
 from fsctx.errors import InputError, NoSpace, NotComplete
 from fsctx.protocol import names
 from fsctx.protocol.facts import Facts, read_facts, write_facts
 from fsctx.store import PosixStore
+from fsctx.store.mounts import Mount, mount_of, mounts
 from fsctx.store.probing import ProbeSystem
 
 

@@ -7,7 +7,7 @@ import pytest
 from fsctx.coordinator.doctor import deduce, words
 from fsctx.coordinator.doctor.findings import Finding, Level, Report, Verdict, outweighs, to_facts
 from fsctx.coordinator.doctor.race import Form, Raced, Trial, judge
-from fsctx.coordinator.mounts import Mount
+from fsctx.store.mounts import Mount
 
 SOUND = {form: Trial(form=form, n_racers=4, n_names=100) for form in Form}
 SIMPLE = dict.fromkeys(Form, True)

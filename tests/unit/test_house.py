@@ -38,6 +38,7 @@ TOUCHING_FILES = {
     "fsctx/coordinator/plan": "reads inputs and models; its workspace makes a run before anybody shares it",
     "fsctx/coordinator/collect": "writes what the user asked for, outside the run",
     "fsctx/coordinator/doctor": "tries the system calls themselves, in a folder of its own",
+    "fsctx/coordinator/environment": "packs the software environment into a file of the user's",
     "fsctx/coordinator/submit/texts.py": "reads the submit templates that come with fsctx",
     "fsctx/templates": "reads template files",
     "fsctx/protocol/processes.py": "reads /proc",

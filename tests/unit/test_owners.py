@@ -7,6 +7,7 @@ from fabricate import FabricatedRun, add_agent, fabricate, lease_unit
 
 from fsctx.agent.owners import Owners
 from fsctx.agent.watch import Patience
+from fsctx.protocol import leases
 from fsctx.protocol.names import LeaseId
 
 
@@ -15,12 +16,13 @@ def run(tmp_path: Path) -> FabricatedRun:
     return fabricate(tmp_path / "run")
 
 
-def _owners(run: FabricatedRun, *, unit_s: float | None = None, given_back: tuple[str, ...] = ()) -> Owners:
+def _owners(run: FabricatedRun, *, unit_s: float | None = None, given_back: tuple[str, ...] = ()) -> Owners[LeaseId]:
     return Owners(
         store=run.store,
         me="me",
         patience=Patience(ttl_s=60.0, stall_s=1800.0),
         is_dead=lambda record: False,
+        owner_of=leases.owner_of,
         unit_s=lambda: unit_s,
         given_back=lambda: given_back,
     )

@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 from planning import claims_of, make_plan, manifest_of, offline
 
-from fsctx.coordinator.mounts import Mount, default_ttl
 from fsctx.coordinator.plan import PlanRequest, plan
 from fsctx.coordinator.plan.workspace import Marker, TakenOver, occupied
+from fsctx.coordinator.ttl import default_ttl
 from fsctx.errors import Damaged, InputError, NoSpace
 from fsctx.protocol import codec, names
 from fsctx.protocol.processes import Process, this_process
+from fsctx.store.mounts import Mount
 
 PLAN_SCRIPT = """
 import sys

@@ -12,6 +12,7 @@ from fsctx.agent.search import Search
 from fsctx.agent.tail import Tail
 from fsctx.agent.watch import Patience
 from fsctx.errors import StoreError
+from fsctx.protocol import leases
 from fsctx.protocol.names import LeaseId
 from fsctx.store import PosixStore
 
@@ -31,7 +32,14 @@ class _Moody(PosixStore):
 def _scout(run: FabricatedRun, store: PosixStore) -> Scout:
     given_back: list[str] = []
     patience = Patience(ttl_s=60.0, stall_s=1800.0)
-    owners = Owners(store=store, me="me", patience=patience, is_dead=lambda r: False, given_back=lambda: given_back)
+    owners = Owners(
+        store=store,
+        me="me",
+        patience=patience,
+        is_dead=lambda r: False,
+        owner_of=leases.owner_of,
+        given_back=lambda: given_back,
+    )
     search = Search(run.geometry, run.manifest.tasks, Random(1))
     tail = Tail(
         store=store,

@@ -104,6 +104,15 @@ def test_calls_to_the_filesystem_are_told_per_unit_and_per_second(run: Fabricate
     assert to_json(seen)["agents"][0]["fs_calls_per_s"] == 2.5
 
 
+def test_where_the_models_came_from_is_told_in_bytes(run: FabricatedRun) -> None:
+    assert not [line for line in status_text.summary(look(run), root="r") if line.startswith("files")]
+    add_agent(run, ledger=Ledger(bytes_peer=3_000_000_000, bytes_origin=500_000_000), source="peer")
+    seen = look(run)
+    assert "files  3.00 GB from peers, 0.50 GB from the shared filesystem" in status_text.summary(seen, root="r")
+    assert to_json(seen)["goodput"]["bytes"] == {"node": 0, "peer": 3_000_000_000, "origin": 500_000_000}
+    assert to_json(seen)["agents"][0]["source"] == "peer"
+
+
 def test_rows_of_short_last_slices_are_counted_exactly(run: FabricatedRun) -> None:
     add_agent(run)
     for unit in (0, 12, 25):  # 12 and 25 are the last slices of their tasks

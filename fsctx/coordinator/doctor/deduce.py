@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fsctx.coordinator.doctor.findings import Finding, Level
 from fsctx.coordinator.doctor.race import Form, Trial
-from fsctx.coordinator.mounts import LOCAL_TTL_S, NETWORK_TTL_S, Mount
+from fsctx.coordinator.ttl import LOCAL_TTL_S, NETWORK_TTL_S
 from fsctx.store import PublishForm
+from fsctx.store.mounts import Mount
 
 DELAYS_PER_TTL = 10
 """A silent agent is given up after at least so many times the longest that its beat needed to be seen."""

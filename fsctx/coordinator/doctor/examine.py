@@ -13,9 +13,9 @@ from fsctx.coordinator.doctor.meeting import Meeting, told
 from fsctx.coordinator.doctor.probes import LABELS, PROBES, Site, full_disk_told, look
 from fsctx.coordinator.doctor.race import Form, Trial, judge, owners
 from fsctx.coordinator.doctor.witness import Witness, witnesses
-from fsctx.coordinator.mounts import Mount
 from fsctx.errors import InputError, StoreError
 from fsctx.protocol.processes import host_name
+from fsctx.store.mounts import Mount
 from fsctx.store.probing import ProbeSystem
 
 RACERS = 4

@@ -9,9 +9,9 @@ from fsctx import __version__
 from fsctx.coordinator.doctor.examine import NAMES, conclude, examine, scratch
 from fsctx.coordinator.doctor.findings import Report, outweighs, to_facts
 from fsctx.coordinator.doctor.joining import Watchman, wait_for_peer
-from fsctx.coordinator.mounts import mount_of, mounts
 from fsctx.protocol.facts import Facts, read_facts, write_facts
 from fsctx.store import PosixStore
+from fsctx.store.mounts import mount_of, mounts
 from fsctx.store.probing import ProbeSystem
 
 

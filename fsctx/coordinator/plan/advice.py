@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from fsctx.coordinator.mounts import Mount, default_ttl, mount_of
+from fsctx.coordinator.ttl import default_ttl
 from fsctx.errors import InputError
 from fsctx.protocol.facts import Facts, read_facts
 from fsctx.store import PosixStore, PublishForm
+from fsctx.store.mounts import Mount, mount_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

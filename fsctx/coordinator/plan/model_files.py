@@ -22,7 +22,7 @@ _INDEX = "model.safetensors.index.json"
 class ModelFiles:
     """Where a model's files are. `paths` are relative to `origin`, in order."""
 
-    kind: Literal["hf", "gguf", "fake"]
+    kind: Literal["hf", "gguf", "fake", "env"]
     name: str
     origin: Path
     paths: tuple[str, ...]

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fsctx import __version__
-from fsctx.coordinator.mounts import mounts
 from fsctx.coordinator.plan.advice import Advice, advise
 from fsctx.coordinator.plan.draft import Draft, Input, check_options, draft
 from fsctx.coordinator.plan.hub import fetch_model
@@ -20,6 +19,7 @@ from fsctx.protocol import codec, names
 from fsctx.protocol.geometry import MAX_UNCOMPACTED_BUCKETS
 from fsctx.protocol.manifest import InputFile, Manifest, Task, read_manifest
 from fsctx.store import PosixStore, Store
+from fsctx.store.mounts import mounts
 from fsctx.templates.gold import match_gold
 
 

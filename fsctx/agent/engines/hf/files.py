@@ -12,9 +12,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fsctx.agent.engines.hf.errors import first_line
 from fsctx.errors import Misconfigured, Unfit
+from fsctx.store.mounts import mount_of, mounts
 
 GGUF = ".gguf"
 _CONFIG = "config.json"
+_BLOCK_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +97,25 @@ def _read_weights(where: Path, dtype: torch.dtype, extra: dict[str, str]) -> Any
     factory: Any = AutoModelForCausalLM
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, **extra}
     if not extra:
-        options["use_safetensors"] = True
+        options |= {"use_safetensors": True, "disable_mmap": _read_ahead(sorted(where.glob("*.safetensors")))}
     model, report = factory.from_pretrained(where, dtype=dtype, output_loading_info=True, **options)
     missing = sorted(report.get("missing_keys", ())) + sorted(map(str, report.get("mismatched_keys", ())))
     if missing:
         raise Misconfigured(f"{where} lacks {len(missing)} weights, first {missing[0]}: copy the whole model folder")
     return model
+
+
+def _read_ahead(files: list[Path]) -> bool:
+    """Read files in large blocks from start to end, so that mapping them costs no seek; tell if they mustn't be mapped.
+
+    Over a network, mapped pages come one by one: there transformers reads each file whole into memory instead.
+    """
+    mounted = mounts()
+    if not all(mount_of(file, mounted).is_local for file in files):
+        return True
+    buffer = bytearray(_BLOCK_BYTES)
+    for file in files:
+        with open(file, "rb", buffering=0) as source:
+            while source.readinto(buffer):
+                pass
+    return False

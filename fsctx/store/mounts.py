@@ -1,13 +1,10 @@
-"""Which filesystem a folder is on, and how long a silent agent is waited for there."""
+"""Which filesystem a folder is on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 import psutil
-
-LOCAL_TTL_S = 15.0
-NETWORK_TTL_S = 60.0
 
 _LOCAL = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "f2fs", "bcachefs", "apfs", "ramfs"}
 
@@ -40,9 +37,3 @@ def mount_of(folder: Path, mounted: Sequence[Mount]) -> Mount:
     path = PurePath(folder.resolve())
     above = [mount for mount in mounted if path.is_relative_to(mount.folder)]
     return max(enumerate(above), key=lambda item: (len(item[1].folder), item[0]))[1] if above else UNKNOWN
-
-
-def default_ttl(folder: Path, mounted: Sequence[Mount]) -> tuple[float, str]:
-    """Return the time to live and the kind of filesystem it was chosen for."""
-    mount = mount_of(folder, mounted)
-    return (LOCAL_TTL_S, f"local {mount.kind}") if mount.is_local else (NETWORK_TTL_S, f"shared {mount.kind}")

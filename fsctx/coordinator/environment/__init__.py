@@ -1,0 +1,1 @@
+"""The software environment: packed into one archive, and made known to a run."""
