@@ -6,7 +6,7 @@ records in a run folder, TCP. Made up: the origin is read over HTTP from its nam
 filesystem, and the run folder is a local one.
 
     python bench/broadcast.py                                      256 MiB, 200 Mbit/s a node, 400 Mbit/s the origin
-    python bench/broadcast.py --mib 32 --chunk-mib 0.5 --mbit 25   as long, with an eighth of the work: for a small machine
+    python bench/broadcast.py --mib 32 --chunk-mib 0.5 --mbit 25   as long, an eighth of the work
 """
 
 import argparse
