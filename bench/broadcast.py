@@ -5,8 +5,8 @@ Needs root and Linux; says so and ends well elsewhere. Real are: the cache, the 
 records in a run folder, TCP. Made up: the origin is read over HTTP from its namespace instead of through a mounted
 filesystem, and the run folder is a local one.
 
-    python bench/broadcast.py                        256 MiB, 200 Mbit/s a node, 400 Mbit/s the origin
-    python bench/broadcast.py --mib 32 --mbit 25     the same times with an eighth of the work, for a small machine
+    python bench/broadcast.py                                      256 MiB, 200 Mbit/s a node, 400 Mbit/s the origin
+    python bench/broadcast.py --mib 32 --chunk-mib 0.5 --mbit 25   as long, an eighth of the work
 """
 
 import argparse
@@ -323,7 +323,8 @@ def main() -> None:
         print("skipped: network namespaces need root, and the commands ip and tc (iproute2)")
         print(json.dumps({"bench": "broadcast", "skipped": "needs root, ip and tc"}))
     else:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler)  # the network is taken down again
         report(asked)
 
 

@@ -27,8 +27,6 @@ from fsctx.store import PosixStore
 
 CHUNK = 10_000
 SECRET = "s" * 43
-IMPATIENT = ClientLimits(connect_s=0.3, silence_s=0.3)
-"""For peers that misbehave: no test waits for the real limits."""
 
 
 def make_context(origin: Path, *, n_chunks: int = 12) -> Context:
@@ -76,7 +74,7 @@ class Node(AbstractContextManager["Node"]):
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     read: list[Chunk] = field(default_factory=list)
     """What was read of the origin."""
-    client_limits: ClientLimits = IMPATIENT
+    client_limits: ClientLimits = field(default_factory=ClientLimits)
     origin: Callable[[Context, Chunk], bytes] = read_chunk
     _stack: ExitStack = field(default_factory=ExitStack)
 

@@ -154,7 +154,8 @@ def _start(parts: PeeringParts, address: str) -> Peering:
         held=lambda: {digest: shelf.held(digest) for digest in digests},
         clock=parts.world.clock,
     )
-    board.tell()
+    with suppress(StoreError):  # it is told again with the first fetch
+        board.tell()
     heartbeat.events.add("serving", address=address, port=record.port)
     return Peering(board=board, sources=_sources(parts, board, secret), stop_serving=server.stop, underway=underway)
 

@@ -150,7 +150,7 @@ MISDEEDS: dict[str, Reply] = {
 def test_whatever_a_peer_does_the_context_comes_from_another(
     node: Node, honest: Node, store: PosixStore, misdeed: str
 ) -> None:
-    node.slots, node.client_limits = FreeSlots(0), ClientLimits(connect_s=1, silence_s=0.3, slowest_bytes_per_s=30_000)
+    node.slots, node.client_limits = FreeSlots(0), ClientLimits(silence_s=1.5, slowest_bytes_per_s=30_000)
     with misbehaving(store, MISDEEDS[misdeed]):
         honest.serve()
         assert node.fetch() == {"peer": node.context.size_bytes} or misdeed in ("garbage", "a chunk that is too long")

@@ -166,3 +166,9 @@ def test_label_words_that_one_tokenizer_cannot_tell_apart_are_refused(tmp_path: 
         make_plan(tmp_path / "x.txt", run=tmp_path / "run", **options)
     assert not (tmp_path / "run").exists()
     make_plan(tmp_path / "x.txt", run=tmp_path / "run", method="generate", **options)
+
+
+def test_small_models_have_small_chunks_so_that_nodes_have_something_to_give_early() -> None:
+    mib = 1 << 20
+    sizes = {0: 1, mib: 1, 93 * mib: 2, 256 * mib: 4, 2048 * mib: 32, 10_000 * mib: 32}
+    assert {size: contexts.chunk_bytes_for(size) // mib for size in sizes} == sizes

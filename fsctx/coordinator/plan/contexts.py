@@ -11,6 +11,10 @@ from fsctx.errors import InputError
 from fsctx.protocol.manifest import Context, digest_of
 
 CHUNK_BYTES = 32 << 20
+"""The most that a chunk has."""
+
+_LEAST_BYTES = 1 << 20
+_ENOUGH_CHUNKS = 64
 _BYTES_PER_PARAM = {"hf": 2.0, "gguf": 0.6, "env": 2.0, "fake": 2.0}
 
 
@@ -43,11 +47,12 @@ def find_models(refs: Iterable[str], *, fetch: Callable[[str], Path], progress: 
 def read_context_files(model: ModelFiles, *, progress: Progress) -> Context:
     """Read a model's files once and name them by their content."""
     total = sum((model.origin / path).stat().st_size for path in model.paths)
+    chunk_bytes = chunk_bytes_for(total)
     try:
         files = describe(
             model.origin,
             model.paths,
-            CHUNK_BYTES,
+            chunk_bytes,
             progress=lambda done: progress(f"reading {model.name}", done, total),
         )
     except OSError as error:
@@ -58,6 +63,12 @@ def read_context_files(model: ModelFiles, *, progress: Progress) -> Context:
         name=model.name,
         origin=str(model.origin),
         files=files,
-        chunk_bytes=CHUNK_BYTES,
+        chunk_bytes=chunk_bytes,
     )
     return replace(context, digest=digest_of(context))
+
+
+def chunk_bytes_for(size_bytes: int) -> int:
+    """Return a power of two of which 64 make the context, within bounds: a node gives on whole chunks only."""
+    wanted = 1 << max(0, size_bytes // _ENOUGH_CHUNKS - 1).bit_length()
+    return min(max(wanted, _LEAST_BYTES), CHUNK_BYTES)
