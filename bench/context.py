@@ -13,7 +13,7 @@ At last an agent is killed (SIGKILL) and another one started on the same cache: 
 start to its first unit being inferred, `local_load_s` what loading took it.
 The last line is one JSON document.
 
-    python bench/context.py [CLAIMS.jsonl] [--model PATH] [--claims 400] [--unit-rows 1 10 100] [--loads 12]
+    python bench/context.py [CLAIMS.jsonl] [--model PATH|fake] [--claims 400] [--unit-rows 1 10 100] [--loads 12]
 """
 
 import argparse
@@ -62,6 +62,7 @@ class Bench:
     scratch: Path
     model: Path
     claims: Sequence[str]
+    engine: str
     _number: Iterator[int]
 
     def measure(self, mode: str, unit_rows: int, n_claims: int) -> Measured:
@@ -96,7 +97,9 @@ class Bench:
         heir = self.start(run, "--max-units", "2")
         heir.communicate()
         noted = [(at, event) for at, event in events(run) if at > began_s]
-        first = next(at for at, event in noted if event["event"] == "inferred")
+        first = next((at for at, event in noted if event["event"] == "inferred"), None)
+        if first is None:
+            sys.exit("the run ended before its agent was killed: pass more --claims")
         [load] = [event for _, event in noted if event["event"] == "loaded"]
         [fetch] = [event for _, event in noted if event["event"] == "fetched"]
         return {
@@ -108,7 +111,8 @@ class Bench:
 
     def start(self, run: Path, *options: str) -> "subprocess.Popen[bytes]":
         """Start an agent on this node's cache."""
-        command = [sys.executable, "-m", "fsctx", "agent", str(run), "--cache", str(self.scratch / "cache"), *options]
+        own = ("--engine", self.engine, "--cache", str(self.scratch / "cache"))
+        command = [sys.executable, "-m", "fsctx", "agent", str(run), *own, *options]
         environ = {**os.environ, "OMP_NUM_THREADS": "1"}
         return subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
@@ -167,22 +171,33 @@ def read_claims(path: Path | None, n: int) -> list[str]:
     return list(dict.fromkeys(json.loads(line)["claim"] for line in lines))[:n]
 
 
+def converted(gguf: Path, scratch: Path) -> Path:
+    """Return a model folder made of a GGUF file, in a process of its own: this one stays small."""
+    folder = scratch / "model"
+    code = (
+        "import sys, pathlib; from fsctx.agent.engines.hf.convert import convert_gguf;"
+        "convert_gguf(*map(pathlib.Path, sys.argv[1:]))"
+    )
+    environ = {**os.environ, "TQDM_DISABLE": "1", "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-c", code, str(gguf), str(folder)], check=True, env=environ)
+    return folder
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("path", nargs="?", type=Path, help="JSON Lines with `claim`; else the demo's claims")
     parser.add_argument("--model", type=Path, default=Path(".model/SmolLM2-135M-Instruct.Q4_1.gguf"))
+    parser.add_argument("--engine", default="auto", help="what agents are told, say fake:rows_per_s=50,load_s=1")
     parser.add_argument("--claims", type=int, default=400)
     parser.add_argument("--unit-rows", type=int, nargs="+", default=[1, 10, 100])
     parser.add_argument("--loads", type=int, default=12, help="partial, agnostic: as many claims as need so many loads")
     options = parser.parse_args()
     claims = read_claims(options.path, options.claims)
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) / "model"
-        os.environ["TQDM_DISABLE"] = "1"  # read when tqdm is imported
-        from fsctx.agent.engines.hf.convert import convert_gguf
-
-        convert_gguf(options.model, folder)
-        bench = Bench(scratch=Path(scratch), model=folder, claims=claims, _number=itertools.count())
+        model = converted(options.model, Path(scratch)) if options.model.suffix == ".gguf" else options.model
+        bench = Bench(
+            scratch=Path(scratch), model=model, claims=claims, engine=options.engine, _number=itertools.count()
+        )
         bench.measure("full", 100, min(4, len(claims)))  # fills the node's cache
         found = []
         for unit_rows, mode in itertools.product(options.unit_rows, MODES):

@@ -61,6 +61,17 @@ class Row:
     unit: str = "s"
 
     @property
+    def all_s(self) -> float | None:
+        """Seconds in proportion to all claims, the first load apart, where fewer were done and a load is lost a unit.
+
+        Not so in full, where what is lost is lost at the end.
+        """
+        if self.unit != "s" or self.mode == ContextMode.FULL or self.claims == costs.CLAIMS:
+            return None
+        ready_s = costs.FETCH_S + costs.LOAD_S
+        return ready_s + (self.ours - ready_s) * costs.CLAIMS / self.claims
+
+    @property
     def loss(self) -> float | None:
         """How much worse than the ideal."""
         if self.ideal is None:
@@ -115,7 +126,8 @@ def drain(size: Size) -> Iterator[Row]:
 
 def growth(size: Size) -> Iterator[Row]:
     yield timed("4 to 20 GPUs", costs.growing(4, 20, 300.0), size, paper=5000)
-    yield timed("1 to 186 GPUs", costs.growing(1, 186, 4.0), size, paper=783)
+    for unit_rows in (100, 25):
+        yield timed("1 to 186 GPUs", costs.growing(1, 186, 4.0), size, unit_rows=unit_rows, paper=783)
 
 
 def timed(
@@ -152,13 +164,11 @@ EXPERIMENTS: dict[str, Callable[[Size], Iterator[Row]]] = {
     "growth": growth,
 }
 
-HEADS = ("", "context", "unit", "claims", "loads", "ours", "ideal", "by unit", "loss", "at full size", "paper")
+HEADS = ("", "context", "unit", "claims", "loads", "ours", "ideal", "by unit", "loss", "all claims", "paper")
 
 
 def line(row: Row) -> tuple[str, ...]:
-    """Return a row's cells. What takes fewer claims here is scaled to the paper's number, startup apart."""
-    ready_s = costs.FETCH_S + costs.LOAD_S
-    scaled = ready_s + (row.ours - ready_s) * costs.CLAIMS / row.claims if row.unit == "s" else row.ours
+    """Return a row's cells."""
     return (
         row.what,
         row.mode,
@@ -168,7 +178,7 @@ def line(row: Row) -> tuple[str, ...]:
         f"{row.ours:,.0f} {row.unit}",
         *("" if value is None else f"{value:,.0f}" for value in (row.ideal, row.by_unit)),
         "" if row.loss is None else f"{row.loss:.1%}",
-        f"{scaled:,.0f}",
+        "" if row.all_s is None else f"{row.all_s:,.0f} s",
         "" if row.paper is None else f"{row.paper:,.0f}",
     )
 
