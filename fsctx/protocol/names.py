@@ -25,6 +25,7 @@ AGENTS = "agents"
 CONTROL = "control"
 LOGS = "logs"
 SUBMISSIONS = "submissions"
+HOSTS = "hosts"
 
 BUCKETED = (LEASES, RESULTS, PARTIAL, FAILED)
 """Folders that hold one folder per bucket; plan creates them."""
@@ -130,6 +131,11 @@ def events(agent: str) -> str:
 def order(kind: str, number: int) -> str:
     """Return the name of a standing order, `stop` or `drain`."""
     return f"{CONTROL}/{kind}.{number}"
+
+
+def host_failure(host: str, number: int) -> str:
+    """Return the name of the record of a host's failure number `number`."""
+    return f"{HOSTS}/{host}.{number}"
 
 
 def log(pilot: str) -> str:
