@@ -30,6 +30,7 @@ HOSTS = "hosts"
 BUCKETED = (LEASES, RESULTS, PARTIAL, FAILED)
 """Folders that hold one folder per bucket; plan creates them."""
 
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9-]")
 _LEASE = re.compile(r"^(\d{8})\.(\d+)$")
 _RESULT = re.compile(r"^(\d{8})\.(\d+)\.parquet$")
 _UNIT = re.compile(r"^(\d{8})$")
@@ -134,13 +135,18 @@ def order(kind: str, number: int) -> str:
 
 
 def host_failure(host: str, number: int) -> str:
-    """Return the name of the record of a host's failure number `number`."""
-    return f"{HOSTS}/{host}.{number}"
+    """Return the name of the record of a host's failure number `number`; the host may be called anything."""
+    return f"{HOSTS}/{_NOT_IN_A_NAME.sub('-', host)[:100]}.{number}"
 
 
 def log(pilot: str) -> str:
     """Return the name of a local pilot's log."""
     return f"{LOGS}/{pilot}.log"
+
+
+def pilot_logs(submission: str) -> str:
+    """Return the folder of the logs of a submission's pilots, where a batch system starts them."""
+    return f"{LOGS}/{submission}"
 
 
 def submission(name: str) -> str:

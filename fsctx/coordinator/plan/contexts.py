@@ -9,10 +9,10 @@ from fsctx.coordinator.plan.model_files import ModelFiles, find_model
 from fsctx.coordinator.plan.request import Progress
 from fsctx.errors import InputError
 from fsctx.protocol.manifest import Context, ModelFile
+from fsctx.protocol.needs import BYTES_PER_PARAM
 
 CHUNK_BYTES = 32 << 20
 _READ_BYTES = 1 << 20
-_BYTES_PER_PARAM = {"hf": 2.0, "gguf": 0.6, "fake": 2.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Model:
     @property
     def n_params(self) -> float:
         """About how many parameters it has."""
-        return self.context.size_bytes / _BYTES_PER_PARAM[self.context.kind]
+        return self.context.size_bytes / BYTES_PER_PARAM[self.context.kind]
 
 
 def find_models(refs: Iterable[str], *, fetch: Callable[[str], Path], progress: Progress) -> tuple[Model, ...]:

@@ -1,0 +1,102 @@
+"""HTCondor by its Python bindings, the package htcondor2."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import htcondor2
+
+from fsctx.coordinator.submit import commands
+from fsctx.coordinator.submit.errors import Unreachable
+from fsctx.coordinator.submit.htcondor.access import (
+    JOB_ATTRIBUTES,
+    NOT_DYNAMIC,
+    NOT_RUNNING,
+    Ad,
+    Machines,
+    Version,
+    machines_of,
+    of_clusters,
+    parse_version,
+)
+from fsctx.errors import InputError
+
+
+class Bindings:
+    """See `Access`."""
+
+    def __init__(self) -> None:
+        """Find the access point.
+
+        Raises:
+            Unreachable: no configuration, no access point, or not for this user.
+        """
+        try:
+            ad = htcondor2.Collector().locate(htcondor2.DaemonType.Schedd)
+            self._schedd = htcondor2.Schedd(ad)
+            self._schedd.query("false", limit=1)
+        except Exception as error:  # noqa: BLE001 - the bindings raise what they like, bare RuntimeError too
+            raise _unreachable(error) from None
+        self.version: Version = parse_version(str(ad.get("CondorVersion", "")))
+        self.versions: Mapping[str, str] = {
+            "htcondor": _dotted(self.version),
+            "htcondor2": _dotted(parse_version(htcondor2.version())),
+        }
+        self.how = f"the access point {ad.get('Name', '?')} by the Python bindings {self.versions['htcondor2']}"
+
+    def setting(self, name: str) -> str | None:
+        """See `Access.setting`."""
+        found = htcondor2.param.get(name)
+        return None if found is None else str(found)
+
+    def submit(self, text: str) -> int:
+        """See `Access.submit`."""
+        try:
+            result = self._schedd.submit(htcondor2.Submit(text))
+        except Exception as error:  # noqa: BLE001
+            raise InputError(
+                f"HTCondor refused the pilots: {_line(error)}: nothing was queued; see --dry-run"
+            ) from None
+        return int(result.cluster())
+
+    def jobs(self, clusters: Sequence[int]) -> list[Ad]:
+        """See `Access.jobs`."""
+        try:
+            return list(
+                self._schedd.query(
+                    of_clusters(clusters), list(JOB_ATTRIBUTES), opts=htcondor2.QueryOpt.IncludeClusterAd
+                )
+            )
+        except Exception as error:  # noqa: BLE001
+            raise _unreachable(error) from None
+
+    def remove_idle(self, clusters: Sequence[int]) -> int:
+        """See `Access.remove_idle`. Only condor_qedit can tell a cluster to make no further jobs."""
+        running = {ad["ClusterId"] for ad in self.jobs(clusters) if ad.get("JobStatus") == 2}
+        for cluster in running:
+            commands.attempt(["condor_qedit", str(cluster), "JobMaterializeLimit", "0"])
+        idle = of_clusters([cluster for cluster in clusters if cluster not in running])
+        where = f"({idle}) || (({of_clusters(sorted(running))}) && {NOT_RUNNING})"
+        try:
+            done = self._schedd.act(htcondor2.JobAction.Remove, where, reason="fsctx stop")
+        except Exception as error:  # noqa: BLE001
+            raise _unreachable(error) from None
+        return int(done.get("TotalSuccess", 0))
+
+    def machines(self) -> Machines:
+        """See `Access.machines`."""
+        try:
+            return machines_of(list(htcondor2.Collector().query(htcondor2.AdType.Startd, NOT_DYNAMIC)))
+        except Exception as error:  # noqa: BLE001
+            raise _unreachable(error) from None
+
+
+def _unreachable(error: Exception) -> Unreachable:
+    return Unreachable(f"HTCondor does not answer ({_line(error)}): check CONDOR_CONFIG, and whether condor_q works")
+
+
+def _line(error: Any) -> str:
+    return " ".join(str(error).split()).rstrip(".:") or type(error).__name__
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(map(str, version))
