@@ -52,20 +52,24 @@ def find_device(
         InputError, Unfit, Misconfigured: see `preflight`, `choose_gpu`.
     """
     kind, number = parse_device(asked)
-    is_any = kind == "auto" and assigned is None
-    if kind == "cpu" or (kind == "auto" and assigned is not None and not assigned) or (is_any and not has_driver()):
+    gpus = None if kind == "cpu" else driver.gpus()
+    if kind == "cpu" or (kind == "auto" and not _may_have_gpu(assigned, gpus)):
         return _cpu()
-    gpus = driver.gpus()
-    if is_any and not gpus:
-        return preflight(asked) if is_used else _cpu()
     chosen = choose_gpu(number, assigned=assigned, gpus=gpus)
     if chosen is not None:
         environ.update(ORDER, CUDA_VISIBLE_DEVICES=chosen.visible)
-        asked = kind if is_any else "cuda:0"
-    if assigned and is_used and not has_driver():
+        asked = "cuda:0" if assigned or kind == "cuda" else "auto"
+    if not is_used:
+        return _cpu()
+    if assigned and not has_driver():
         raise Unfit(f"the GPU {assigned[number]} was assigned, and this node has no driver of GPUs: try another node")
-    device = preflight(asked) if is_used else _cpu()
-    return dataclasses.replace(device, gpu=chosen.gpu if chosen else None)
+    return dataclasses.replace(preflight(asked), gpu=chosen.gpu if chosen else None)
+
+
+def _may_have_gpu(assigned: Sequence[str] | None, gpus: Sequence[Gpu] | None) -> bool:
+    if assigned is not None:
+        return bool(assigned)
+    return has_driver() if gpus is None else bool(gpus)
 
 
 def count_gpus(assigned: Sequence[str] | None, driver: Driver) -> int:

@@ -73,12 +73,8 @@ def thread_settings(environ: Mapping[str, str], cores: int, n_agents: int = 1) -
 
 def agent_name() -> str:
     """Return a new agent's name: host, process number and chance. Safe as a file name."""
-    return f"{file_name(processes.host_name())}-{os.getpid()}-{secrets.token_hex(4)}"
-
-
-def file_name(host: str) -> str:
-    """Return a host's name as it can stand in the name of a file."""
-    return re.sub(r"[^A-Za-z0-9-]", "-", host)[:40]
+    here = re.sub(r"[^A-Za-z0-9-]", "-", processes.host_name())[:40]
+    return f"{here}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def python_version() -> str:

@@ -10,6 +10,7 @@ import psutil
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_DEATH_S = 5.0
 
 
 def dies_with(parent: int, number: signal.Signals) -> Callable[[], None]:
@@ -40,9 +41,10 @@ def nobody_left_behind() -> Iterator[None]:
     try:
         yield
     finally:
-        for child in _descendants():
-            if child.pid not in before:
-                _kill(child)
+        left = [child for child in _descendants() if child.pid not in before]
+        for child in left:
+            _kill(child)
+        psutil.wait_procs(left, timeout=_DEATH_S)  # only then is what they held free
         prctl(_PR_SET_CHILD_SUBREAPER, 0)
 
 

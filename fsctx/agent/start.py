@@ -111,7 +111,7 @@ def _work(start: _Start) -> int:
         )
         return _see_out(assemble(parts), heartbeat, start.meter, start.say)
     except Unfit as error:
-        reason = f"{error}{holders_of(device, start.place.driver) if device else ''}"
+        reason = f"{error}{holders_of(device)}"
         _blame_host(start, reason)
         raise Unfit(reason) from None
 
@@ -132,7 +132,7 @@ def _find_device(start: _Start) -> DeviceInfo:
 
 
 def _blame_host(start: _Start, reason: str) -> None:
-    job, here = start.place.job, processes.host_name()
+    job = start.place.job
     blame = Blame(
         store=start.run.store,
         leaving=start.leaving,
@@ -143,8 +143,7 @@ def _blame_host(start: _Start, reason: str) -> None:
     )
     blame.host(
         HostFailure(
-            host=host.file_name(here),
-            machine=(job.machine if job else None) or here,
+            host=(job.machine if job else None) or processes.host_name(),
             reason=reason,
             agent=start.name,
             time=_utc(),

@@ -4,6 +4,7 @@ A failure is a name that is created exclusively, `hosts/<host>.<k>`, so that age
 other, and the count is exact up to `MAX_PER_HOST`. To forgive a host, remove its files.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 from fsctx.errors import Damaged, InputError, Missing
@@ -19,8 +20,7 @@ class HostFailure:
     """One agent's reason to leave a host."""
 
     host: str
-    machine: str | None
-    """What the batch system calls the host, where one started the agent."""
+    """As its batch system calls it, where one started the agent."""
     reason: str
     agent: str
     time: str
@@ -49,8 +49,5 @@ def read_host_failures(store: Store) -> list[HostFailure]:
 
 def hosts_to_exclude(store: Store, *, after: int = 2) -> list[str]:
     """Return the hosts with at least so many failures, each as its batch system calls it."""
-    count: dict[str, int] = {}
-    for failure in read_host_failures(store):
-        machine = failure.machine or failure.host
-        count[machine] = count.get(machine, 0) + 1
-    return sorted(machine for machine, n in count.items() if n >= after)
+    count = Counter(failure.host for failure in read_host_failures(store))
+    return sorted(host for host, n in count.items() if n >= after)

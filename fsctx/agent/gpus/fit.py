@@ -1,10 +1,8 @@
 """Whether a GPU has room for a run's contexts, and who is in the way if not."""
 
-import os
 from collections.abc import Iterable
 
 from fsctx.agent.device import DeviceInfo
-from fsctx.agent.gpus.base import Driver
 from fsctx.errors import Unfit
 from fsctx.protocol.manifest import Context
 
@@ -33,10 +31,7 @@ def check_fits(device: DeviceInfo, needed_bytes: int) -> None:
         )
 
 
-def holders_of(device: DeviceInfo, driver: Driver) -> str:
-    """Return in words which other processes hold memory of a GPU; empty where there are none, or none are seen."""
-    if device.gpu is None:
-        return ""
-    held = [gpu.holders for gpu in driver.gpus() or () if gpu.uuid == device.gpu.uuid]
-    others = [str(holder) for holders in held for holder in holders if holder.pid != os.getpid()]
-    return f"; the GPU is held by {', '.join(others)}" if others else ""
+def holders_of(device: DeviceInfo | None) -> str:
+    """Return in words which processes held memory of a GPU before this one; empty where none were seen."""
+    holders = device.gpu.holders if device is not None and device.gpu is not None else ()
+    return f"; the GPU is held by {', '.join(map(str, holders))}" if holders else ""
