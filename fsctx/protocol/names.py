@@ -31,7 +31,6 @@ BUCKETED = (LEASES, RESULTS, PARTIAL, FAILED)
 """Folders that hold one folder per bucket; plan creates them."""
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9-]")
-_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9-]")
 _LEASE = re.compile(r"^(\d{8})\.(\d+)$")
 _RESULT = re.compile(r"^(\d{8})\.(\d+)\.parquet$")
 _UNIT = re.compile(r"^(\d{8})$")

@@ -57,8 +57,6 @@ def test_the_text_is_a_pure_function_of_the_request(run: FabricatedRun) -> None:
         "export OMP_WAIT_POLICY=PASSIVE\n"
         "# Inside of a batch job, too: this pilot is to outlive the process that starts it.\n"
         "export FSCTX_DETACHED=1\n"
-        "# Inside of a batch job, too: this pilot is to outlive the process that starts it.\n"
-        "export FSCTX_DETACHED=1\n"
         "# exec: SIGTERM must reach the agent itself.\n"
         f"exec nice -n 0 /usr/bin/python3 -P -m fsctx agent '{run.root}' \\\n"
         "    --submission local-1 --since-order 3 --engine fake:load_s=1 'it'\"'\"'s'\n"
