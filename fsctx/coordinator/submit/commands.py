@@ -1,6 +1,7 @@
 """Calling a batch system's own commands."""
 
 import contextlib
+import re
 import subprocess
 from collections.abc import Callable, Sequence
 
@@ -8,6 +9,8 @@ from fsctx.coordinator.submit.errors import Unreachable
 from fsctx.errors import InputError
 
 PATIENCE_S = 60.0
+
+_PREFIX = re.compile(r"^(\w+: )?(error|ERROR): ", re.IGNORECASE)
 
 Call = Callable[[Sequence[str], str], str]
 """See `call`."""
@@ -49,4 +52,4 @@ def last_words(said: str) -> str:
     """Return what a command said in one line: the lines that speak of an error, else the last one."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower() or "invalid" in line.lower()]
-    return " ".join(errors[:2] or lines[-1:])
+    return "; ".join(_PREFIX.sub("", line) for line in errors[:2] or lines[-1:])

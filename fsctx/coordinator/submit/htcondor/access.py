@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from fsctx.coordinator.submit import commands
+
 Version = tuple[int, int, int]
 
 NEWEST: Version = (99, 0, 0)
@@ -98,4 +100,23 @@ def of_clusters(clusters: Sequence[int]) -> str:
 
 
 NOT_DYNAMIC = "DynamicSlot =!= true"
-NOT_RUNNING = "ProcId =!= undefined && (JobStatus == 1 || JobStatus == 5)"
+
+
+def running_clusters(ads: Sequence[Ad]) -> list[int]:
+    """Return the clusters of which a job runs."""
+    return sorted({int(ad["ClusterId"]) for ad in ads if ad.get("JobStatus") == 2})
+
+
+def make_no_more(clusters: Sequence[int]) -> None:
+    """Keep clusters from putting further jobs into the queue, where the tool is at hand (the bindings cannot).
+
+    Otherwise they go on, and each pilot that starts hears the standing order and leaves. A limit of 0 would be none.
+    """
+    for cluster in clusters:
+        commands.attempt(["condor_qedit", str(cluster), "JobMaterializeLimit", "1"])
+
+
+def waiting(clusters: Sequence[int], running: Sequence[int]) -> str:
+    """Return the constraint for what waits: whole clusters of which nothing runs, else their idle and held jobs."""
+    idle = of_clusters([cluster for cluster in clusters if cluster not in running])
+    return f"({idle}) || (({of_clusters(running)}) && ProcId =!= undefined && (JobStatus == 1 || JobStatus == 5))"

@@ -5,18 +5,19 @@ from typing import Any
 
 import htcondor2
 
-from fsctx.coordinator.submit import commands
 from fsctx.coordinator.submit.errors import Unreachable
 from fsctx.coordinator.submit.htcondor.access import (
     JOB_ATTRIBUTES,
     NOT_DYNAMIC,
-    NOT_RUNNING,
     Ad,
     Machines,
     Version,
     machines_of,
+    make_no_more,
     of_clusters,
     parse_version,
+    running_clusters,
+    waiting,
 )
 from fsctx.errors import InputError
 
@@ -70,13 +71,11 @@ class Bindings:
             raise _unreachable(error) from None
 
     def remove_idle(self, clusters: Sequence[int]) -> int:
-        """See `Access.remove_idle`. Only condor_qedit can tell a cluster to make no further jobs."""
-        running = {ad["ClusterId"] for ad in self.jobs(clusters) if ad.get("JobStatus") == 2}
-        for cluster in running:
-            commands.attempt(["condor_qedit", str(cluster), "JobMaterializeLimit", "0"])
-        idle = of_clusters([cluster for cluster in clusters if cluster not in running])
-        where = f"({idle}) || (({of_clusters(sorted(running))}) && {NOT_RUNNING})"
+        """See `Access.remove_idle`."""
+        running = running_clusters(self.jobs(clusters))
+        make_no_more(running)
         try:
+            where = waiting(clusters, running)
             done = self._schedd.act(htcondor2.JobAction.Remove, where, reason="fsctx stop")
         except Exception as error:  # noqa: BLE001
             raise _unreachable(error) from None

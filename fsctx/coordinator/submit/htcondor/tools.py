@@ -10,13 +10,15 @@ from fsctx.coordinator.submit.errors import Unreachable
 from fsctx.coordinator.submit.htcondor.access import (
     JOB_ATTRIBUTES,
     NOT_DYNAMIC,
-    NOT_RUNNING,
     Ad,
     Machines,
     Version,
     machines_of,
+    make_no_more,
     of_clusters,
     parse_version,
+    running_clusters,
+    waiting,
 )
 from fsctx.errors import InputError
 
@@ -61,12 +63,9 @@ class Tools:
     def remove_idle(self, clusters: Sequence[int]) -> int:
         """See `Access.remove_idle`."""
         before = self.jobs(clusters)
-        running = sorted({ad["ClusterId"] for ad in before if ad.get("JobStatus") == 2})
-        for cluster in running:
-            commands.attempt(["condor_qedit", str(cluster), "JobMaterializeLimit", "0"])
-        idle = of_clusters([cluster for cluster in clusters if cluster not in running])
-        where = f"({idle}) || (({of_clusters(running)}) && {NOT_RUNNING})"
-        commands.attempt(["condor_rm", "-constraint", where])
+        running = running_clusters(before)
+        make_no_more(running)
+        commands.attempt(["condor_rm", "-constraint", waiting(clusters, running)])
         return sum(ad.get("JobStatus") in (1, 5) for ad in before)
 
     def machines(self) -> Machines:
