@@ -39,7 +39,7 @@ def wait_adopted(run: Run) -> None:
     wait_until(lambda: run.events("saved"), what=lambda: run.fsctx("status"))
     n_saved = run.events("saved")[-1]["rows"]
     wait_until(lambda: [e for e in run.events("leased") if e["adopted"]], what=lambda: run.fsctx("status"))
-    assert [e["adopted"] for e in run.events("leased") if e["adopted"]][0] == n_saved
+    assert next(e["adopted"] for e in run.events("leased") if e["adopted"]) == n_saved
 
 
 def end(run: Run) -> None:
