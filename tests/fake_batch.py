@@ -77,7 +77,7 @@ class FakeAccess:
             waiting = sorted(number for number, state in pilots.items() if state == QUEUED)
             n = max(pilots) + 1
             following = waiting[2] if len(waiting) > 2 else n
-            ads.append({"ClusterId": cluster, "JobMaterializeLimit": n, "JobMaterializeNextProcId": following})
+            ads.append({"ClusterId": cluster, "TotalSubmitProcs": n, "JobMaterializeNextProcId": following})
             status = {QUEUED: 1, RUNNING: 2, HELD: 5}
             for number, state in pilots.items():
                 if number < following:
@@ -85,9 +85,9 @@ class FakeAccess:
                     ads.append(ad | self.jobs_extra)
         return ads
 
-    def remove_idle(self, clusters: Sequence[int]) -> int:
+    def remove_idle(self, clusters: Sequence[int]) -> None:
         self._answer()
-        return self.queue.remove_waiting([str(cluster) for cluster in clusters])
+        self.queue.remove_waiting([str(cluster) for cluster in clusters])
 
     def machines(self) -> Machines:
         self._answer()

@@ -118,6 +118,26 @@ def test_a_model_too_large_for_every_gpu_is_told_before_anything_is_queued(pool:
     assert "2 pilot(s) that waited were taken out" in run.fsctx("stop")
 
 
+def test_a_run_completes_while_another_users_jobs_evict_its_pilots() -> None:
+    nodes = "n1:2:4096:2xA100 n2:2:4096:2xL4"
+    with beds.condor(nodes=nodes, name="rival", port=19818) as pool:
+        run = pool.make_run("evicted", rows=400, unit_rows=10)
+        run.submit("-n", "4", engine="fake:rows_per_s=4,batch_tokens=4", agent=("--save-every", "2"))
+        wait_until(lambda: len(run.working()) == 4, what=lambda: run.fsctx("status"))
+        rival = pool.shared / "rival.sub"
+        rival.write_text(
+            "executable = /bin/sleep\narguments = 3\ntransfer_executable = False\nrequest_gpus = 1\n"
+            "request_memory = 100M\nMy.PoolVip = True\nqueue 1\n"
+        )
+        while run.status()["state"] != "done":
+            pool.rival("condor_submit", "-terse", str(rival))
+            time.sleep(4)
+        assert_each_once(run, 400)
+        starts = [line.split()[0] for line in pool.user("condor_history", "-af", "NumJobStarts").splitlines()]
+        assert max(map(int, starts)) > 1  # somebody was evicted and started again
+        assert run.status()["goodput"]["rows"] >= 400
+
+
 def test_late_materialization_keeps_the_queue_short(pool: Bed) -> None:
     run = pool.make_run("many", rows=2000, unit_rows=2)
     run.submit("-n", "500", "--set", "max_idle=5", engine="fake:rows_per_s=1")

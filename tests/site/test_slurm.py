@@ -94,17 +94,18 @@ def test_an_agent_stops_leasing_before_its_time_limit(cluster: Bed) -> None:
     assert left[0].ledger.rows_done > 0
 
 
-def test_a_preempted_pilot_saves_and_comes_back(cluster: Bed) -> None:
-    run = cluster.make_run("preempted", rows=800, unit_rows=200)
+def test_pilots_preempted_by_a_higher_partition_save_and_come_back(cluster: Bed) -> None:
+    run = cluster.make_run("preempted", rows=1200, unit_rows=60)
     run.submit("-n", "4", "--set", "partition=low", engine=SLOW)
-    wait_until(lambda: len(run.working()) == 4 and all(s.progress > 20 for s in run.working()))
-    cluster.user(
-        *("sbatch", "--partition=high", "--nodes=2", "--exclusive", "--time=1", "--output=/dev/null"),
-        "--wrap=sleep 3",
-    )
-    wait_until(lambda: len(run.events("saved")) == 4, what=lambda: run.fsctx("status"))
-    for k in range(4):
+    wait_until(lambda: len([s for s in run.working() if s.progress > 10]) == 4, what=lambda: run.fsctx("status"))
+    high = ("--partition=high", "--nodes=2", "--exclusive", "--time=1", "--output=/dev/null", "--wrap=sleep 3")
+    cluster.user("sbatch", *high)
+    wait_until(lambda: queue(run) == ["PENDING"] * 4, what=lambda: f"{queue(run)} {run.fsctx('status')}")
+    assert len([s for s in run.sessions() if s.state == AgentState.LEFT]) == 4
+    n_saved = sum(event["rows"] for event in run.events("saved"))
+    assert n_saved
+    for k in range(4):  # Slurm lets two minutes pass
         cluster.call("root", "scontrol", "update", f"jobid={run.jobs()[0]}_{k}", "starttime=now", code=None)
     run.wait_done()
-    assert_each_once(run, 800)
-    assert sum(e["adopted"] for e in run.events("leased")) == sum(e["rows"] for e in run.events("saved"))
+    assert_each_once(run, 1200)
+    assert sum(event["adopted"] for event in run.events("leased")) == n_saved

@@ -125,6 +125,14 @@ class Bed:
         """Run a program as the pilots' user on the submitting host."""
         return self.call("exec", "env", *self.within, *words, code=code)
 
+    def rival(self, *words: str) -> str:
+        """Run a program of HTCondor as another user, for whom there are wrappers outside of the pool."""
+        tool = Path(self.environ["POOL_STATE"]) / "bin" / words[0]
+        done = subprocess.run(
+            [str(tool), *words[1:]], env={**os.environ, "POOL_AS": "rival"}, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
     def fsctx(self, *words: str, code: int = 0) -> str:
         """Call fsctx as the pilots' user on the submitting host."""
         return self.user(sys.executable, "-m", "fsctx", *words, code=code)
@@ -148,15 +156,14 @@ def wait_until(is_true: Callable[[], Any], *, what: Callable[[], str] = str, tim
 
 
 @contextmanager
-def condor(*, nodes: str, slots: str = "partitionable", max_vacate_s: int = 10) -> Iterator[Bed]:
-    """Bring an HTCondor pool up."""
-    state = Path("/var/lib/fsctx-condor")
+def condor(*, nodes: str, name: str = "condor", port: int = 19718) -> Iterator[Bed]:
+    """Bring an HTCondor pool up; two stand side by side if name and port differ."""
+    state = Path(f"/var/lib/fsctx-{name}")
     environ = {
         "POOL_STATE": str(state),
-        "POOL_PORT": "19718",
+        "POOL_PORT": str(port),
         "POOL_NODES": nodes,
-        "POOL_SLOTS": slots,
-        "POOL_MAX_VACATE": str(max_vacate_s),
+        "POOL_MAX_VACATE": "10",
         "POOL_BIND": _bound(),
     }
     native = "/var/cache/condor-pool/native/bin"

@@ -23,7 +23,7 @@ JOB_ATTRIBUTES = (
     "LastRejMatchReason",
     "TotalSubmitProcs",
     "JobMaterializeNextProcId",
-    "JobMaterializeLimit",
+    "JobMaterializePaused",
 )
 """What is read of jobs, and of the clusters that make them (which have no ProcId)."""
 
@@ -63,8 +63,8 @@ class Access(Protocol):
     def jobs(self, clusters: Sequence[int]) -> list[Ad]:
         """Return the jobs of some clusters that are in the queue, and the clusters' own ads."""
 
-    def remove_idle(self, clusters: Sequence[int]) -> int:
-        """Remove jobs that do not run, those on hold too, and make no further ones; return how many were removed."""
+    def remove_idle(self, clusters: Sequence[int]) -> None:
+        """Remove jobs that do not run, those on hold too, and make no further ones."""
 
     def machines(self) -> Machines:
         """Look at the pool's machines."""
@@ -107,13 +107,17 @@ def running_clusters(ads: Sequence[Ad]) -> list[int]:
     return sorted({int(ad["ClusterId"]) for ad in ads if ad.get("JobStatus") == 2})
 
 
-def make_no_more(clusters: Sequence[int]) -> None:
-    """Keep clusters from putting further jobs into the queue, where the tool is at hand (the bindings cannot).
+NO_MORE = 2
+"""JobMaterializePaused of a cluster that has made all its jobs; 0: it makes some, 1: it waits."""
 
-    Otherwise they go on, and each pilot that starts hears the standing order and leaves. A limit of 0 would be none.
+
+def make_no_more(clusters: Sequence[int]) -> None:
+    """Keep clusters from putting further jobs into the queue, where the tool is at hand: the bindings cannot.
+
+    Otherwise they go on, and each pilot that starts hears the standing order and leaves.
     """
     for cluster in clusters:
-        commands.attempt(["condor_qedit", str(cluster), "JobMaterializeLimit", "1"])
+        commands.attempt(["condor_qedit", str(cluster), "JobMaterializePaused", str(NO_MORE)])
 
 
 def waiting(clusters: Sequence[int], running: Sequence[int]) -> str:

@@ -70,16 +70,15 @@ class Bindings:
         except Exception as error:  # noqa: BLE001
             raise _unreachable(error) from None
 
-    def remove_idle(self, clusters: Sequence[int]) -> int:
+    def remove_idle(self, clusters: Sequence[int]) -> None:
         """See `Access.remove_idle`."""
         running = running_clusters(self.jobs(clusters))
         make_no_more(running)
         try:
             where = waiting(clusters, running)
-            done = self._schedd.act(htcondor2.JobAction.Remove, where, reason="fsctx stop")
+            self._schedd.act(htcondor2.JobAction.Remove, where, reason="fsctx stop")
         except Exception as error:  # noqa: BLE001
             raise _unreachable(error) from None
-        return int(done.get("TotalSuccess", 0))
 
     def machines(self) -> Machines:
         """See `Access.machines`."""

@@ -8,7 +8,7 @@ from fsctx.coordinator import mounts
 from fsctx.coordinator.submit.base import PilotRequest, Seen, facts_of
 from fsctx.coordinator.submit.errors import Unreachable
 from fsctx.coordinator.submit.htcondor import words
-from fsctx.coordinator.submit.htcondor.access import NEWEST, Access, Ad
+from fsctx.coordinator.submit.htcondor.access import NEWEST, NO_MORE, Access, Ad
 from fsctx.coordinator.submit.record import Pilot
 from fsctx.coordinator.submit.texts import Templates
 from fsctx.protocol import names
@@ -82,7 +82,10 @@ class HTCondor:
 
     def remove(self, pilots: Sequence[Pilot]) -> int:
         """See `BatchSystem.remove`."""
-        return self._reached().remove_idle([int(pilot.id) for pilot in pilots]) if pilots else 0
+        waiting = sum(seen.queued + seen.held for seen in self.query(pilots))
+        if waiting:
+            self._reached().remove_idle([int(pilot.id) for pilot in pilots])
+        return waiting
 
     def _reached(self) -> Access:
         if self._access is None:
@@ -109,8 +112,10 @@ def _count(ads: Sequence[Ad], n: int) -> Seen:
 
 def _unmade(cluster: Ad) -> int:
     """Return how many jobs a cluster has still to put into the queue."""
-    limit, following = cluster.get("JobMaterializeLimit"), cluster.get("JobMaterializeNextProcId")
-    return 0 if limit is None or following is None else max(0, int(limit) - int(following))
+    total, following = cluster.get("TotalSubmitProcs"), cluster.get("JobMaterializeNextProcId")
+    if total is None or following is None or cluster.get("JobMaterializePaused") == NO_MORE:
+        return 0
+    return max(0, int(total) - int(following))
 
 
 def open_htcondor(templates: Templates) -> HTCondor:

@@ -60,13 +60,11 @@ class Tools:
         command = ["condor_q", "-json", "-attributes", ",".join(JOB_ATTRIBUTES), "-constraint", of_clusters(clusters)]
         return [*_ads(_ask(*command)), *_ads(_ask(*command, "-factory"))]
 
-    def remove_idle(self, clusters: Sequence[int]) -> int:
+    def remove_idle(self, clusters: Sequence[int]) -> None:
         """See `Access.remove_idle`."""
-        before = self.jobs(clusters)
-        running = running_clusters(before)
+        running = running_clusters(self.jobs(clusters))
         make_no_more(running)
         commands.attempt(["condor_rm", "-constraint", waiting(clusters, running)])
-        return sum(ad.get("JobStatus") in (1, 5) for ad in before)
 
     def machines(self) -> Machines:
         """See `Access.machines`."""
