@@ -9,7 +9,7 @@ from typing import Literal
 import psutil
 
 from fsctx.agent.gpus.base import Driver, Gpu
-from fsctx.agent.gpus.choose import ORDER, choose_gpu
+from fsctx.agent.gpus.choose import ORDER, Chosen, choose_gpu
 from fsctx.errors import InputError, Misconfigured, Unfit
 
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
@@ -26,8 +26,8 @@ class DeviceInfo:
     index: int
     memory_bytes: int
     free_bytes: int
-    gpu: Gpu | None = None
-    """What the driver says of it, where it could be asked."""
+    chosen: Chosen | None = None
+    """The GPU as it was assigned and as its driver knows it; None where nothing is known, or none was chosen."""
 
     @property
     def spec(self) -> str:
@@ -60,10 +60,10 @@ def find_device(
         environ.update(ORDER, CUDA_VISIBLE_DEVICES=chosen.visible)
         asked = "cuda:0" if assigned or kind == "cuda" else "auto"
     if not is_used:
-        return _cpu()
+        return dataclasses.replace(_cpu(), chosen=chosen)
     if assigned and not has_driver():
         raise Unfit(f"the GPU {assigned[number]} was assigned, and this node has no driver of GPUs: try another node")
-    return dataclasses.replace(preflight(asked), gpu=chosen.gpu if chosen else None)
+    return dataclasses.replace(preflight(asked), chosen=chosen)
 
 
 def _may_have_gpu(assigned: Sequence[str] | None, gpus: Sequence[Gpu] | None) -> bool:

@@ -23,10 +23,11 @@ from fsctx.agent.loop import Loop
 from fsctx.agent.options import AgentOptions
 from fsctx.agent.orphans import nobody_left_behind
 from fsctx.agent.runfiles import RunFiles, check_still_there, read_run
-from fsctx.agent.sources import source_of_files
+from fsctx.agent.sources import Source, source_of_files
 from fsctx.agent.unfit import Blame
 from fsctx.agent.world import World
-from fsctx.errors import Damaged, FsctxError, StoreError, Unfit
+from fsctx.cache import Fetched
+from fsctx.errors import Damaged, FsctxError, NoSpace, StoreError, Unfit
 from fsctx.protocol import codec, names, orders, processes
 from fsctx.protocol.agents import AgentRecord, AgentState, Session
 from fsctx.protocol.hosts import HostFailure
@@ -56,13 +57,11 @@ class _Start:
     began_s: float
 
 
-def run_agent(
-    folder: Path, options: AgentOptions, *, say: Say, system: System | None = None, place: Place | None = None
-) -> int:
+def run_agent(folder: Path, options: AgentOptions, *, say: Say, system: System | None = None) -> int:
     """Work on a run until nothing is left to do or there is a reason to leave; return the exit code.
 
     Must be called on the main thread: it handles signals, and sets the environment that engines read when they are
-    imported. `system` makes the calls of the filesystem, `place` says where the agent is.
+    imported. `system` makes the calls of the filesystem.
 
     Raises:
         FsctxError: the run cannot be read, the options are wrong, or nothing could be done here.
@@ -71,7 +70,7 @@ def run_agent(
     began_s = world.clock()
     system = CountingSystem(system or System(), Meter(clock=world.clock))
     run = _read_run(PosixStore(folder, system=system))
-    place = place or host.look_around(os.environ)
+    place = host.look_around(os.environ)
     leaving = _leaving(run, options, place, world, began_s)
     if options.fs_ops_per_s is not None:  # what is left to do when leaving does not wait: the grace period is short
         system.limit(Budget(options.fs_ops_per_s, wait=_patience(leaving, world), clock=world.clock))
@@ -106,7 +105,7 @@ def _work(start: _Start) -> int:
             heartbeat=heartbeat,
             leaving=start.leaving,
             engine_for=_engines(start.options, device),
-            fetch=source_of_files(start.options),
+            fetch=_fetch(start),
             say=start.say,
         )
         return _see_out(assemble(parts), heartbeat, start.meter, start.say)
@@ -180,6 +179,19 @@ def _engines(options: AgentOptions, device: DeviceInfo) -> Callable[[Context], E
     return engine_for
 
 
+def _fetch(start: _Start) -> Source:
+    """Return what brings files to this node. To a job, a node whose disk is full is unfit: others may have room."""
+    fetch = source_of_files(start.options)
+
+    def fetch_to_job(context: Context, engine: Engine) -> Fetched:
+        try:
+            return fetch(context, engine)
+        except NoSpace as error:
+            raise Unfit(str(error)) from None
+
+    return fetch if start.place.job is None else fetch_to_job
+
+
 def _leaving(run: RunFiles, options: AgentOptions, place: Place, world: World, began_s: float) -> Leaving:
     """Return what knows when to leave; from here on signals are obeyed."""
     baseline = orders.read_orders(run.store).last if options.since_order is None else options.since_order
@@ -213,7 +225,7 @@ def _announce(start: _Start, device: DeviceInfo) -> Heartbeat:
         device=device.name,
         cores=place.cores,
         memory_bytes=place.memory_bytes,
-        gpu=device.gpu.uuid if device.gpu else None,
+        gpu=device.chosen.name if device.chosen else None,
         job=place.job,
         submission=start.options.submission,
     )

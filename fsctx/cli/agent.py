@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsctx.errors import FsctxError, InputError, Misconfigured, NoSpace, Unfit
+from fsctx.errors import FsctxError, InputError, Misconfigured
 
 if TYPE_CHECKING:
     from fsctx.agent.options import AgentOptions
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _codes_for_jobs() -> Iterator[None]:
-    """Within a batch job, let what the user must mend end with 78, and a full disk with 75: another node may have room.
+    """Within a batch job, let what the user must mend end with 78.
 
     A batch system needs to tell what to start again from what to leave alone, and shells and interpreters use 2, too.
     """
@@ -29,8 +29,6 @@ def _codes_for_jobs() -> Iterator[None]:
 
         if error.exit_code != InputError.exit_code or batch_job(os.environ) is None:
             raise
-        if isinstance(error, NoSpace):
-            raise Unfit(str(error)) from None
         said = error.format_message() if isinstance(error, click.ClickException) else str(error)
         raise Misconfigured(said) from None
 

@@ -47,7 +47,7 @@ class AgentRecord:
     memory_bytes: int
     """How much this agent may use, likewise."""
     gpu: str | None = None
-    """The UUID of the GPU that it works on, where it is known."""
+    """The GPU that it was given: its UUID, else what it was called when it was assigned."""
     job: Job | None = None
     submission: str | None = None
     versions: dict[str, str] = field(default_factory=dict)

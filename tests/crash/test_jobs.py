@@ -1,10 +1,12 @@
 """Agents in what looks to them like a batch job: signals, exit codes, and that nothing stays behind."""
 
+import dataclasses
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import psutil
@@ -24,9 +26,10 @@ from crash.fleet import (
 )
 from fabricate import FabricatedRun
 
-from fsctx.protocol import agents, processes
+from fsctx.protocol import agents, codec, names, processes
 from fsctx.protocol.agents import AgentState
 from fsctx.protocol.hosts import hosts_to_exclude, read_host_failures
+from fsctx.protocol.manifest import ModelFile, read_context
 
 SLOW = "fake:rows_per_s=10,batch_tokens=8"
 
@@ -115,7 +118,8 @@ def shell_with_agent(run: FabricatedRun) -> Process:
 def test_a_pilot_of_two_gpus_has_two_agents_and_ends_when_both_are_done(run: FabricatedRun) -> None:
     code, said = end_of(agent(run, "--device", "all", engine="fake:rows_per_s=200,batch_tokens=8"))
     assert code == 0, said
-    assert len(agents.list_agents(run.store)) == 2
+    records = [agents.read_agent(run.store, name) for name in agents.list_agents(run.store)]
+    assert sorted(record.gpu or "" for record in records if record) == ["0", "1"]
     assert have_left(run, 2)
     assert_done_once(run)
 
@@ -131,8 +135,8 @@ def test_a_signal_to_a_pilot_reaches_both_of_its_agents(run: FabricatedRun) -> N
     assert have_left(run, 2)
 
 
-@pytest.mark.usefixtures("job")
-def test_agents_save_and_leave_when_their_pilot_is_killed(run: FabricatedRun) -> None:
+def test_agents_save_and_leave_when_their_pilot_is_killed(run: FabricatedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")  # and no job, within which they would see it by themselves
     with watched(agent(run, "--device", "all", engine=SLOW)) as pilot:
         wait_for(lambda: are_at_work(run, 2))
         orphans = children(pilot)
@@ -146,7 +150,7 @@ def test_agents_save_and_leave_when_their_pilot_is_killed(run: FabricatedRun) ->
 
 @pytest.mark.usefixtures("job")
 def test_an_agent_that_is_killed_is_the_worst_that_its_pilot_tells_of(run: FabricatedRun) -> None:
-    with watched(agent(run, "--device", "all", engine=SLOW)) as pilot:
+    with watched(agent(run, "--device", "all", engine="fake:rows_per_s=40,batch_tokens=8")) as pilot:
         wait_for(lambda: are_at_work(run, 2))
         children(pilot)[0].kill()
         code, _ = end_of(pilot)
@@ -159,7 +163,7 @@ def test_what_an_engine_started_ends_with_the_agent_even_where_its_own_parent_en
         import subprocess, sys
         from fsctx.agent.orphans import nobody_left_behind
         with nobody_left_behind():
-            started = subprocess.run(["sh", "-c", "sleep 600 >&- & echo $!"], stdout=subprocess.PIPE, text=True)
+            started = subprocess.run(["sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"], stdout=subprocess.PIPE, text=True)
             print(started.stdout.strip(), flush=True)
             sys.exit(3)
     """
@@ -172,7 +176,9 @@ def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     code = """
         import os, signal, subprocess, sys
         from fsctx.agent.orphans import dies_with
-        child = subprocess.Popen(["sleep", "600"], preexec_fn=dies_with(os.getpid(), signal.SIGKILL))
+        end = dies_with(os.getpid(), signal.SIGKILL)
+        nothing = subprocess.DEVNULL
+        child = subprocess.Popen(["sleep", "600"], stdout=nothing, stderr=nothing, preexec_fn=end)
         print(child.pid, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     """
@@ -227,6 +233,30 @@ def test_an_agent_works_without_any_environment_and_without_anybody_who_reads_wh
     os.close(writer)
     assert done.returncode == 0
     assert_done_once(run)
+
+
+@pytest.mark.usefixtures("job")
+def test_an_agent_leaves_before_its_job_is_ended(run: FabricatedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 5))
+    code, said = end_of(agent(run, engine=SLOW))
+    assert code == 0
+    assert "the walltime is over" in said
+
+
+@pytest.mark.usefixtures("job")
+def test_a_node_without_room_for_the_model_is_unfit_for_a_job(tmp_path: Path) -> None:
+    run = quick_run(tmp_path / "run")
+    [task] = run.manifest.tasks
+    context = dataclasses.replace(
+        read_context(run.store, task.context),
+        kind="hf",
+        origin=str(tmp_path),
+        files=(ModelFile(path="model.safetensors", size_bytes=1 << 60, chunks=("0" * 64,)),),
+    )
+    run.store.replace(names.context(task.context), codec.encode(context))
+    code, said = end_of(agent(run, "--device", "cpu", "--failure-delay", "0", engine="hf"))
+    assert code == 75, said
+    assert "free" in read_host_failures(run.store)[0].reason
 
 
 @pytest.mark.usefixtures("job")

@@ -76,7 +76,7 @@ def test_an_engine_sees_the_one_gpu_that_was_assigned(tried: list[str]) -> None:
     found = find_device("auto", assigned=["GPU-0f33a1b2"], driver=FakeDriver(NODE), environ=environ)
     assert environ == {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     assert tried == ["cuda:0"]
-    assert (found.spec, found.gpu) == ("cuda:0", L4)
+    assert (found.spec, found.chosen) == ("cuda:0", Chosen(visible="1", gpu=L4))
 
 
 def test_a_gpu_asked_for_by_number_is_the_first_that_the_engine_sees(tried: list[str]) -> None:
@@ -106,7 +106,10 @@ def test_an_assigned_gpu_without_a_driver_is_not_passed_over_in_silence(monkeypa
 
 
 def test_an_engine_without_a_device_tries_none(tried: list[str]) -> None:
-    assert find_device("auto", assigned=["0"], driver=FakeDriver(NODE), environ={}, is_used=False).spec == "cpu"
+    found = find_device("auto", assigned=["GPU-0f33a1b2"], driver=NO_DRIVER, environ={}, is_used=False)
+    assert found.spec == "cpu"
+    assert found.chosen is not None
+    assert found.chosen.name == "GPU-0f33a1b2"
     assert not tried
 
 
@@ -123,7 +126,14 @@ def test_gpus_are_counted_for_one_agent_each(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_gpu_without_room_is_refused_and_its_holder_named() -> None:
     holder = Holder(pid=4711, who="python of mallory", memory_bytes=20_000_000_000)
     gpu = Gpu(index=0, uuid="GPU-1", name="NVIDIA L4", holders=(holder,))
-    found = DeviceInfo(name="NVIDIA L4", kind="cuda", index=0, memory_bytes=24 * 10**9, free_bytes=3 * 10**9, gpu=gpu)
+    found = DeviceInfo(
+        name="NVIDIA L4",
+        kind="cuda",
+        index=0,
+        memory_bytes=24 * 10**9,
+        free_bytes=3 * 10**9,
+        chosen=Chosen(visible="0", gpu=gpu),
+    )
     check_fits(found, 3 * 10**9)
     with pytest.raises(Unfit, match=r"3\.0 of 24\.0 GB free.*needs 4\.0 GB"):
         check_fits(found, 4 * 10**9)

@@ -19,6 +19,11 @@ class Chosen:
     gpu: Gpu | None
     """None where no driver could be asked."""
 
+    @property
+    def name(self) -> str:
+        """Its UUID, else what it was called when it was assigned."""
+        return self.gpu.uuid if self.gpu else self.visible
+
 
 def choose_gpu(number: int, *, assigned: Sequence[str] | None, gpus: Sequence[Gpu] | None) -> Chosen | None:
     """Return GPU `number` of those assigned, or of all on the node where nothing was assigned.

@@ -33,5 +33,6 @@ def check_fits(device: DeviceInfo, needed_bytes: int) -> None:
 
 def holders_of(device: DeviceInfo | None) -> str:
     """Return in words which processes held memory of a GPU before this one; empty where none were seen."""
-    holders = device.gpu.holders if device is not None and device.gpu is not None else ()
+    chosen = device.chosen if device is not None else None
+    holders = chosen.gpu.holders if chosen is not None and chosen.gpu is not None else ()
     return f"; the GPU is held by {', '.join(map(str, holders))}" if holders else ""
