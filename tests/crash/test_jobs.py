@@ -158,13 +158,12 @@ def test_an_agent_that_is_killed_is_the_worst_that_its_pilot_tells_of(run: Fabri
     assert_done_once(run)
 
 
-def test_what_an_engine_started_ends_with_the_agent_even_where_its_own_parent_ended(tmp_path: Path) -> None:
+def test_what_an_engine_started_ends_with_the_agent_even_where_its_own_parent_ended() -> None:
     code = """
         import subprocess, sys
         from fsctx.agent.orphans import nobody_left_behind
         with nobody_left_behind():
-            started = subprocess.run(["sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"], stdout=subprocess.PIPE, text=True)
-            print(started.stdout.strip(), flush=True)
+            subprocess.run(["sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"], check=True)
             sys.exit(3)
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
@@ -172,7 +171,7 @@ def test_what_an_engine_started_ends_with_the_agent_even_where_its_own_parent_en
     assert is_gone(int(done.stdout))
 
 
-def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
+def test_a_child_dies_with_its_parent() -> None:
     code = """
         import os, signal, subprocess, sys
         from fsctx.agent.orphans import dies_with
