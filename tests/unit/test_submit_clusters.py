@@ -349,7 +349,6 @@ def test_a_dag_plans_keeps_pilots_and_collects() -> None:
         "RETRY PILOTS 5",
         "PARENT PLAN CHILD PILOTS",
         "FINAL COLLECT collect.sub",
-        "RETRY COLLECT 2",
     ]
     assert options(files["plan.sub"])["arguments"] == "\"-P -m fsctx plan 'my claims.csv'\""
     alone = render_dag(dataclasses.replace(request, plan=()), Templates())
