@@ -33,12 +33,18 @@ def queue(run: Run, *attributes: str) -> list[list[str]]:
     return [line.split() for line in run.bed.user("condor_q", "-constraint", where, "-af", *attributes).splitlines()]
 
 
-def test_six_pilots_on_gpus_of_three_models_give_each_claim_one_row(pool: Bed) -> None:
-    run = pool.make_run("six", rows=240, unit_rows=4)
-    said = run.submit("-n", "6", engine="fake:rows_per_s=4,load_s=1")
+def test_six_pilots_with_a_small_model_on_gpus_of_three_models_give_each_claim_one_row(pool: Bed) -> None:
+    from tiny_models import make_model  # torch, which the others do without
+
+    model = make_model(pool.shared / "tiny")
+    for file in model.iterdir():
+        file.chmod(0o644)
+    run = pool.make_run("six", rows=2400, unit_rows=20, model=str(model))
+    said = run.submit("-n", "6", "--set", "gpus=1", engine="hf", agent=("--device", "cpu"))  # there is no device
     assert "by the Python bindings" in said
+    wait_until(lambda: len(run.records()) == 6, what=lambda: run.fsctx("status"))
     run.wait_done()
-    assert_each_once(run, 240)
+    assert_each_once(run, 2400)
     jobs = {record.job.id: record.job for record in run.records() if record.job is not None}
     assert sorted(jobs) == [f"{run.jobs()[0]}.{k}" for k in range(6)]
     assert all(job.gpus is not None and len(job.gpus) == 1 for job in jobs.values())

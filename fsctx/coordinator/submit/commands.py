@@ -52,4 +52,4 @@ def last_words(said: str) -> str:
     """Return what a command said in one line: the lines that speak of an error, else the last one."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower() or "invalid" in line.lower()]
-    return "; ".join(_PREFIX.sub("", line) for line in errors[:2] or lines[-1:])
+    return "; ".join(_PREFIX.sub("", line).rstrip(" :.") for line in errors[:2] or lines[-1:])
