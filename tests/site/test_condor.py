@@ -51,6 +51,27 @@ def test_six_pilots_with_a_small_model_on_gpus_of_three_models_give_each_claim_o
     assert len({(job.machine, job.gpus) for job in jobs.values()}) == 6
 
 
+def test_condor_submit_knows_every_option(pool: Bed) -> None:
+    run = pool.make_run("options", rows=2, unit_rows=2)
+    settings = {
+        "gpu_memory_mb": "20000",
+        "gpu_capability": "8.0",
+        "gpu_where": "DriverVersion >= 12.0",
+        "rank": "GPUs_ComputeUnits",
+        "where": "TARGET.Cpus >= 1",
+        "walltime_s": "3600",
+        "lease_s": "600",
+        "accounting_group": "g",
+        "accounting_user": "me",
+        "setup": "module load cuda",
+    }
+    for further in ({}, {"shared_where": "HasShared"}, {"container": "/image.sif"}):
+        printed = pool.user("condor_submit", "-dry-run", "-", run.dry_run(settings | further))
+        found = {line.partition("=")[0] for line in printed.splitlines()}
+        assert {"RequireGPUs", "JobMaxVacateTime", "AllowedExecuteDuration", "AcctGroup", "JobLeaseDuration"} <= found
+        assert "WARNING" not in printed
+
+
 def test_a_vacated_pilot_saves_and_its_rows_are_adopted(pool: Bed) -> None:
     run = pool.make_run("vacated", rows=400, unit_rows=200)
     run.submit("-n", "1", engine="fake:rows_per_s=10,batch_tokens=4")

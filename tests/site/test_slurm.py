@@ -58,6 +58,12 @@ def test_an_array_of_pilots_gives_each_claim_one_row(cluster: Bed) -> None:
     assert all(job is not None and job.system == "slurm" and job.gpus and len(job.gpus) == 1 for job in jobs)
 
 
+def test_sbatch_knows_every_option(cluster: Bed) -> None:
+    run = cluster.make_run("options", rows=2, unit_rows=2)
+    text = run.dry_run({"partition": "low", "time": "10:00", "at_once": "2", "cpus": "2", "gres": "gpu:a100:1"})
+    assert "to start at" in cluster.user("sbatch", "--test-only", text)
+
+
 def test_a_requeued_pilot_saves_and_comes_back(cluster: Bed) -> None:
     run = cluster.make_run("requeued", rows=400, unit_rows=200)
     run.submit("-n", "1", engine=SLOW)

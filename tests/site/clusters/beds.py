@@ -7,6 +7,7 @@ own, so that it stands beside another one of the same kind.
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -52,6 +53,24 @@ class Run:
         environment = f"environment=PYTHONPATH={CHECKOUT} OMP_NUM_THREADS=1"
         asked = ["--batch", self.bed.batch, "--set", environment, *words]
         return self.fsctx("submit", *asked, "--", "--engine", engine, *agent, code=code)
+
+    def dry_run(self, settings: Mapping[str, str]) -> str:
+        """Write what would be submitted to a file, and return its path."""
+        words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        command = [
+            sys.executable,
+            "-m",
+            "fsctx",
+            "submit",
+            self.folder,
+            "--batch",
+            self.bed.batch,
+            "-n",
+            "2",
+            "--dry-run",
+        ]
+        self.bed.user("sh", "-c", f"{shlex.join([*command, *words])} > {self.folder}.text")
+        return f"{self.folder}.text"
 
     def records(self) -> list[AgentRecord]:
         """Return the records of all agents so far."""
