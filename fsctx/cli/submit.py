@@ -140,10 +140,15 @@ def _write_dag(
     import shlex
 
     from fsctx.coordinator.submit import dag
+    from fsctx.errors import InputError
     from fsctx.protocol.manifest import read_manifest
 
     if asked["plan"] is None:
         read_manifest(store)
+    try:
+        plan = shlex.split(asked["plan"] or "")
+    except ValueError as error:
+        raise InputError(f"--plan {asked['plan']}: {error}: check its quotes") from None
     run = str(store.root)
     options = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     if asked["template_dir"] is not None:
@@ -152,7 +157,7 @@ def _write_dag(
     request = dag.DagRequest(
         name=store.root.name,
         python=_python(),
-        plan=() if asked["plan"] is None else ("plan", *shlex.split(asked["plan"]), "--run", run),
+        plan=() if asked["plan"] is None else ("plan", *plan, "--run", run),
         pilots=(*words, *options, *(["--", *agent_options] if agent_options else [])),
         collect=("collect", run, "-o", f"{asked['dag'].absolute()}/verdicts.parquet"),
         environment=_environment_of_tools(),

@@ -26,7 +26,7 @@ from fsctx.coordinator.submit.htcondor.words import notes
 from fsctx.coordinator.submit.keep import find_shortage
 from fsctx.coordinator.submit.record import read_submission
 from fsctx.coordinator.submit.slurm import Slurm
-from fsctx.coordinator.submit.submit import left_out, submit
+from fsctx.coordinator.submit.submit import left_out, rendered, submit
 from fsctx.coordinator.submit.texts import Templates, condor_quote
 from fsctx.errors import InputError
 from fsctx.protocol import names, orders
@@ -135,6 +135,20 @@ def test_htcondors_own_log_is_not_on_a_network_filesystem_where_the_site_forbids
 )
 def test_words_are_quoted_as_condor_submit_reads_them(words: list[str], quoted: str) -> None:
     assert condor_quote(words) == quoted
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [({"environment": "A='b"}, "check its quotes"), ({"gpu_memory_mb": "20G"}, "must be a number of MiB")],
+)
+def test_a_setting_that_makes_no_sense_is_refused(settings: dict[str, str], what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        condor().objections(REQUEST, settings) or condor().render(REQUEST, settings)
+
+
+def test_too_many_pilots_at_once_are_refused() -> None:
+    with pytest.raises(InputError, match="at most 4,000 pilots"):
+        rendered(condor(), dataclasses.replace(REQUEST, n=4001), {})
 
 
 def test_slurm_gets_an_array_that_comes_back_and_is_warned() -> None:

@@ -12,6 +12,9 @@ from fsctx.coordinator.submit.texts import Templates
 from fsctx.errors import InputError
 from fsctx.store import Store
 
+MOST_PILOTS = 4000
+"""Each has a log, and no folder of a run grows beyond 4,096 names."""
+
 BATCH_SYSTEMS = ("htcondor", "slurm", "gridengine", "local")
 
 
@@ -47,6 +50,8 @@ def rendered(system: BatchSystem, request: PilotRequest, settings: Mapping[str, 
     """
     if request.n < 1:
         raise InputError(f"-n {request.n}: how many pilots to start must be at least 1")
+    if request.n > MOST_PILOTS:
+        raise InputError(f"-n {request.n}: at most {MOST_PILOTS:,} pilots make one submission: submit several times")
     return system.render(request, settings)
 
 

@@ -63,6 +63,8 @@ def render(text: str, facts: Mapping[str, object], settings: Mapping[str, str], 
         raise InputError(f"{where}:{error.lineno}: {error.message}: mend the template there") from None
     except TemplateError as error:
         raise InputError(f"{where}: {error}: pass it with --set KEY=VALUE") from None
+    except ValueError as error:  # quotes that do not close, in a setting that is words
+        raise InputError(f"{where}: a setting cannot be read ({error}): check its quotes") from None
 
 
 def _check_settings(settings: Mapping[str, str], settable: Iterable[str], where: str) -> None:

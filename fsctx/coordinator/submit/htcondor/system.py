@@ -11,6 +11,7 @@ from fsctx.coordinator.submit.htcondor import words
 from fsctx.coordinator.submit.htcondor.access import NEWEST, NO_MORE, Access, Ad
 from fsctx.coordinator.submit.record import Pilot
 from fsctx.coordinator.submit.texts import Templates
+from fsctx.errors import InputError
 from fsctx.protocol import names
 from fsctx.store import Store
 
@@ -54,7 +55,10 @@ class HTCondor:
         domain = access.setting("FILESYSTEM_DOMAIN")
         if "shared_where" not in settings and domain is not None and domain not in machines.domains:
             found.append(words.not_mounted(domain, machines))
-        asked_mb = int(settings.get("gpu_memory_mb", request.needs.gpu_memory_mb))
+        asked = settings.get("gpu_memory_mb", str(request.needs.gpu_memory_mb))
+        if not asked.isdecimal():
+            raise InputError(f"--set gpu_memory_mb={asked}: must be a number of MiB")
+        asked_mb = int(asked)
         wants_gpu = request.on_gpu and settings.get("gpus", "1") != "0"
         if wants_gpu and (asked_mb > machines.largest_gpu_mb or not machines.largest_gpu_mb):
             found.append(words.too_large(asked_mb, machines))
