@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 MODEL := .model/SmolLM2-135M-Instruct.Q4_1.gguf
 DEMO := demo-run
 
-.PHONY: help setup demo test simulate test-crash test-site test-site-quick check format bench clean
+.PHONY: help setup demo test simulate test-crash test-site test-site-quick test-condor test-slurm check format bench clean
 .DEFAULT_GOAL := help
 
 help:            ## what there is
@@ -60,6 +60,16 @@ test-site: $(VENV)/.site  ## the laws on real network filesystems (root; says wh
 
 test-site-quick: $(VENV)/.site  ## the same where that is up within seconds: stale FUSE, NFS
 	$(BIN)/python -m pytest tests/site -m site_quick --durations=6 -s
+
+$(VENV)/.condor: $(READY)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[htcondor]'
+	@touch $@
+
+test-condor: $(VENV)/.condor  ## pilots on a real HTCondor pool on this machine (root)
+	$(BIN)/python -m pytest tests/site/test_condor.py -m condor --durations=12
+
+test-slurm: $(READY)  ## pilots on a real Slurm cluster on this machine (root)
+	$(BIN)/python -m pytest tests/site/test_slurm.py -m slurm --durations=8
 
 check: $(READY)  ## style, types, layers
 	$(BIN)/ruff check .

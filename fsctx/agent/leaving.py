@@ -8,6 +8,10 @@ from types import FrameType
 from fsctx.agent.threads import Threads
 from fsctx.protocol.orders import Orders
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+"""Each tells an agent to leave. Grid Engine warns with SIGUSR1 (suspension, soft limit) and SIGUSR2 (end), Slurm with
+what `--signal` names."""
+
 
 class Interrupted(BaseException):
     """Raised in the main thread by a signal while nothing is computed that could be saved."""
@@ -16,16 +20,25 @@ class Interrupted(BaseException):
 class Leaving:
     """Collects reasons to leave. `now` means: save what is finished and go; `soon`: begin nothing new.
 
-    `deadline_s` is the monotonic second at which the walltime ends; `margin_s` before it, `now` is set.
+    `deadline_s` is the monotonic second at which the walltime ends; `margin_s` before it, `now` is set. So it is
+    as soon as `is_orphan` says that the process which started the agent is gone.
     """
 
     def __init__(
-        self, *, baseline: int, deadline_s: float | None, margin_s: float, clock: Callable[[], float], threads: Threads
+        self,
+        *,
+        baseline: int,
+        deadline_s: float | None,
+        margin_s: float,
+        clock: Callable[[], float],
+        threads: Threads,
+        is_orphan: Callable[[], bool] = lambda: False,
     ) -> None:
         self._baseline = baseline
         self._deadline_s = deadline_s
         self._margin_s = margin_s
         self._clock = clock
+        self._is_orphan = is_orphan
         self._now: str | None = None
         self._soon: str | None = None
         self._now_s: float | None = None
@@ -40,6 +53,8 @@ class Leaving:
         """Why to save and go at once; None while there is no reason."""
         if self._now is None and self.left_s is not None and self.left_s <= 0:
             self.leave_now("the walltime is over")
+        if self._now is None and self._is_orphan():
+            self.leave_now("the process that started it is gone")
         return self._now
 
     @property
@@ -76,7 +91,7 @@ class Leaving:
             self.leave_soon("the run was told to drain")
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
-        """Handle SIGTERM and SIGINT."""
+        """Handle the `SIGNALS`."""
         self.leave_now(f"{signal.Signals(number).name} was received")
         if self._is_interruptible:
             raise Interrupted

@@ -26,5 +26,6 @@ class AgentOptions:
     stall_s: float = 1800.0
     race_factor: float = 3.0
     fs_ops_per_s: float | None = None
+    failure_delay_s: float | None = None
     since_order: int | None = None
     submission: str | None = None

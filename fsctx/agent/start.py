@@ -1,42 +1,46 @@
 """Starts one agent on a run: announces it, lets it work, and sees it out."""
 
+import contextlib
 import dataclasses
 import datetime
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fsctx import __version__
 from fsctx.agent import host
 from fsctx.agent.assembly import BEATS_PER_TTL, Parts, Say, assemble
-from fsctx.agent.device import DeviceInfo, preflight
+from fsctx.agent.device import DeviceInfo, find_device
 from fsctx.agent.engines.base import Engine
 from fsctx.agent.engines.choose import check_engine, make_engine
 from fsctx.agent.events import EventLog
+from fsctx.agent.gpus.fit import check_fits, holders_of, least_bytes
 from fsctx.agent.heartbeat import Heartbeat
-from fsctx.agent.leaving import Leaving
+from fsctx.agent.host import Place
+from fsctx.agent.leaving import SIGNALS, Leaving
 from fsctx.agent.loop import Loop
 from fsctx.agent.options import AgentOptions
+from fsctx.agent.orphans import nobody_left_behind
 from fsctx.agent.residency import ContextMode
 from fsctx.agent.runfiles import RunFiles, check_still_there, read_run
 from fsctx.agent.sources import contexts_on_node, source_of_files
+from fsctx.agent.unfit import Blame
 from fsctx.agent.world import World
+from fsctx.cache.chunks import Bring
 from fsctx.cache.engines import keep_on_node
 from fsctx.cache.origin import from_origin
 from fsctx.cache.peers.address import own_address
-from fsctx.errors import Damaged, FsctxError, Misconfigured, StoreError
+from fsctx.errors import Damaged, FsctxError, Misconfigured, StoreError, Unfit
 from fsctx.protocol import codec, names, orders, processes
 from fsctx.protocol.agents import AgentRecord, AgentState, Session
 from fsctx.protocol.facts import read_facts
+from fsctx.protocol.hosts import HostFailure
 from fsctx.protocol.manifest import Context, read_environments
 from fsctx.store import PosixStore
 from fsctx.store.counting import Budget, CountingSystem, Meter
 from fsctx.store.system import System
-
-if TYPE_CHECKING:
-    from fsctx.agent.peering import Peering
 
 WALLTIME_MARGIN_S = 10.0
 """So long before the end of the walltime an agent saves and goes."""
@@ -44,10 +48,26 @@ WALLTIME_MARGIN_S = 10.0
 _LOOK_EVERY_S = 0.1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Start:
+    """What stands before the device is looked at."""
+
+    name: str
+    run: RunFiles
+    options: AgentOptions
+    place: Place
+    world: World
+    leaving: Leaving
+    meter: Meter
+    say: Say
+    began_s: float
+
+
 def run_agent(folder: Path, options: AgentOptions, *, say: Say, system: System | None = None) -> int:
     """Work on a run until nothing is left to do or there is a reason to leave; return the exit code.
 
-    Must be called on the main thread: it handles SIGTERM and SIGINT. `system` makes the calls of the filesystem.
+    Must be called on the main thread: it handles signals, and sets the environment that engines read when they are
+    imported. `system` makes the calls of the filesystem.
 
     Raises:
         FsctxError: the run cannot be read, the options are wrong, or nothing could be done here.
@@ -56,34 +76,90 @@ def run_agent(folder: Path, options: AgentOptions, *, say: Say, system: System |
     began_s = world.clock()
     system = CountingSystem(system or System(), Meter(clock=world.clock))
     run = _read_run(PosixStore(folder, system=system))
-    if any(context.kind != "fake" for context in run.contexts.values()):
-        keep_on_node(os.environ, options.cache)  # before the preflight: it may import torch
-    device = preflight(options.device)
-    engine_for = _engines(run, options, device)
-    address = own_address(options.peer_address) if options.has_peers else None
-    leaving = _leaving(run, options, world, began_s)
+    place = host.look_around(os.environ)
+    leaving = _leaving(run, options, place, world, began_s)
     if options.fs_ops_per_s is not None:  # what is left to do when leaving does not wait: the grace period is short
         system.limit(Budget(options.fs_ops_per_s, wait=_patience(leaving, world), clock=world.clock))
-    heartbeat = _announce(run, options, device, world, system.meter)
-    heartbeat.start(leaving.hear)
-    heartbeat.count(start_s=world.clock() - began_s)
-    peering = _peering(run, options, heartbeat, world, address)
-    parts = Parts(
+    start = _Start(
+        name=host.agent_name(),
         run=run,
         options=options,
+        place=place,
         world=world,
-        heartbeat=heartbeat,
         leaving=leaving,
-        engine_for=engine_for,
-        fetch=source_of_files(options, say=say, bring=peering.bring if peering else from_origin),
-        on_node=contexts_on_node(options),
+        meter=system.meter,
         say=say,
+        began_s=began_s,
     )
+    with nobody_left_behind():
+        return _work(start)
+
+
+def _work(start: _Start) -> int:
+    """Work on a device, or blame this host."""
+    device = None
+    options = start.options
     try:
-        return _see_out(assemble(parts), heartbeat, system.meter, say)
-    finally:
-        if peering is not None:
-            peering.stop()
+        device = _find_device(start)
+        check_fits(device, least_bytes(start.run.contexts.values()))
+        address = own_address(options.peer_address) if options.has_peers else None
+        heartbeat = _announce(start, device)
+        heartbeat.start(start.leaving.hear)
+        heartbeat.count(start_s=start.world.clock() - start.began_s)
+        with _peering(start, heartbeat, address) as bring:
+            parts = Parts(
+                run=start.run,
+                options=options,
+                world=start.world,
+                heartbeat=heartbeat,
+                leaving=start.leaving,
+                engine_for=_engines(options, device),
+                fetch=source_of_files(options, say=start.say, bring=bring),
+                on_node=contexts_on_node(options),
+                say=start.say,
+            )
+            return _see_out(assemble(parts), heartbeat, start.meter, start.say)
+    except Unfit as error:
+        reason = f"{error}{holders_of(device)}"
+        _blame_host(start, reason)
+        raise Unfit(reason) from None
+
+
+def _find_device(start: _Start) -> DeviceInfo:
+    """Check the options and return a device that computes."""
+    options, place = start.options, start.place
+    kinds = {context.kind for context in start.run.contexts.values()}
+    engines = {check_engine(options.engine, dtype=options.dtype, kind=kind)[0] for kind in kinds}
+    os.environ.update(host.thread_settings(os.environ, place.cores))
+    if kinds != {"fake"}:
+        keep_on_node(os.environ, options.cache)  # before a device is looked at: that may import torch
+    return find_device(
+        options.device,
+        assigned=place.gpus,
+        driver=place.driver,
+        environ=os.environ,
+        is_used=engines != {"fake"},
+    )
+
+
+def _blame_host(start: _Start, reason: str) -> None:
+    job = start.place.job
+    blame = Blame(
+        store=start.run.store,
+        leaving=start.leaving,
+        world=start.world,
+        is_in_job=job is not None,
+        delay_s=start.options.failure_delay_s,
+        say=start.say,
+    )
+    blame.host(
+        HostFailure(
+            host=(job.machine if job else None) or processes.host_name(),
+            reason=reason,
+            agent=start.name,
+            time=_utc(),
+        )
+    )
 
 
 def _read_run(store: PosixStore) -> RunFiles:
@@ -109,8 +185,8 @@ def _patience(leaving: Leaving, world: World) -> Callable[[float], None]:
     return wait
 
 
-def _engines(run: RunFiles, options: AgentOptions, device: DeviceInfo) -> Callable[[Context], Engine]:
-    """Check the options, and return what makes each kind of context's engine, once, when it is needed."""
+def _engines(options: AgentOptions, device: DeviceInfo) -> Callable[[Context], Engine]:
+    """Return what makes each kind of context's engine, once, when it is needed."""
     made: dict[str, Engine] = {}
 
     def engine_for(context: Context) -> Engine:
@@ -118,70 +194,86 @@ def _engines(run: RunFiles, options: AgentOptions, device: DeviceInfo) -> Callab
             made[context.kind] = make_engine(options.engine, device=device.spec, dtype=options.dtype, kind=context.kind)
         return made[context.kind]
 
-    for context in run.contexts.values():
-        check_engine(options.engine, dtype=options.dtype, kind=context.kind)
     return engine_for
 
 
-def _leaving(run: RunFiles, options: AgentOptions, world: World, began_s: float) -> Leaving:
+def _leaving(run: RunFiles, options: AgentOptions, place: Place, world: World, began_s: float) -> Leaving:
+    """Return what knows when to leave; from here on signals are obeyed."""
     baseline = orders.read_orders(run.store).last if options.since_order is None else options.since_order
+    walltime_s = options.walltime_s
+    if walltime_s is None and place.job is not None:
+        walltime_s = place.job.left_s
     leaving = Leaving(
         baseline=baseline,
-        deadline_s=None if options.walltime_s is None else began_s + options.walltime_s,
+        deadline_s=None if walltime_s is None else began_s + walltime_s,
         margin_s=WALLTIME_MARGIN_S,
         clock=world.clock,
         threads=world.threads,
+        is_orphan=place.is_orphan,
     )
     leaving.hear(orders.read_orders(run.store))
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in SIGNALS:
         signal.signal(number, leaving.on_signal)
     return leaving
 
 
-def _announce(run: RunFiles, options: AgentOptions, device: DeviceInfo, world: World, meter: Meter) -> Heartbeat:
+def _announce(start: _Start, device: DeviceInfo) -> Heartbeat:
     """Write the agent's record and its first session."""
-    agent, job, process = host.agent_name(), host.batch_job(os.environ), processes.this_process()
+    agent, run, place, process = start.name, start.run, start.place, processes.this_process()
     record = AgentRecord(
         agent=agent,
         process=process,
         started=_utc(),
         version=__version__,
         python=host.python_version(),
-        engine=options.engine,
+        engine=start.options.engine,
         device=device.name,
-        cores=host.cores(),
-        memory_bytes=host.memory_bytes(),
-        batch_system=job.system if job else None,
-        batch_job=job.job if job else None,
-        submission=options.submission,
+        cores=place.cores,
+        memory_bytes=place.memory_bytes,
+        gpu=device.chosen.name if device.chosen else None,
+        job=place.job,
+        submission=start.options.submission,
     )
     run.store.make_folder(names.agent_folder(agent))
     run.store.replace(names.agent_record(agent), codec.encode_pretty(record))
-    events = EventLog(run.store, agent, clock=world.clock, utc=_utc)
+    events = EventLog(run.store, agent, clock=start.world.clock, utc=_utc)
     session = Session(
         agent=agent, counter=0, progress=0, state=AgentState.STARTING, host=process.host, device=device.name
     )
     beat_s = run.manifest.ttl_s / BEATS_PER_TTL
-    heartbeat = Heartbeat(run.store, session, events, beat_s=beat_s, threads=world.threads, meter=meter)
+    heartbeat = Heartbeat(run.store, session, events, beat_s=beat_s, threads=start.world.threads, meter=start.meter)
     heartbeat.beat()
     events.add("started", host=process.host, pid=process.pid, device=device.name)
     return heartbeat
 
 
-def _peering(
-    run: RunFiles, options: AgentOptions, heartbeat: Heartbeat, world: World, address: str | None
-) -> "Peering | None":
-    """Serve the node's cache, and return what fetches with peers' help; None where that is off or makes no sense."""
+@contextlib.contextmanager
+def _peering(start: _Start, heartbeat: Heartbeat, address: str | None) -> Iterator[Bring]:
+    """Serve the node's cache, and yield what fetches with peers' help: alone where that is off or makes no sense."""
+    run, options = start.run, start.options
     contexts = [context for context in run.contexts.values() if context.files]
     contexts += read_environments(run.store) if options.has_peers else []  # nodes that start now may ask for them
     if not options.has_peers or options.context == ContextMode.AGNOSTIC or not contexts:
-        return None
+        yield from_origin
+        return
     from fsctx.agent.peering import PeeringParts, start_peering  # imports an HTTP server and client
 
     parts = PeeringParts(
-        store=run.store, contexts=contexts, ttl_s=run.manifest.ttl_s, options=options, heartbeat=heartbeat, world=world
+        store=run.store,
+        contexts=contexts,
+        ttl_s=run.manifest.ttl_s,
+        options=options,
+        heartbeat=heartbeat,
+        world=start.world,
     )
-    return start_peering(parts, address)
+    peering = start_peering(parts, address)
+    if peering is None:
+        yield from_origin
+        return
+    try:
+        yield peering.bring
+    finally:
+        peering.stop()
 
 
 def _see_out(loop: Loop, heartbeat: Heartbeat, meter: Meter, say: Say) -> int:

@@ -1,16 +1,59 @@
 """`fsctx agent`."""
 
+import io
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from fsctx.errors import FsctxError, InputError, Misconfigured
 
-@click.command()
+if TYPE_CHECKING:
+    from fsctx.agent.options import AgentOptions
+
+
+@contextmanager
+def _codes_for_jobs() -> Iterator[None]:
+    """Within a batch job, let what the user must mend end with 78.
+
+    A batch system needs to tell what to start again from what to leave alone, and shells and interpreters use 2, too.
+    """
+    try:
+        yield
+    except (click.ClickException, FsctxError) as error:
+        from fsctx.agent.host import batch_job
+
+        if error.exit_code != InputError.exit_code or batch_job(os.environ) is None:
+            raise
+        said = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        raise Misconfigured(said) from None
+
+
+class _AgentCommand(click.Command):
+    """A command that ends with codes for batch systems within a batch job, whoever finds the fault."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _codes_for_jobs():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _codes_for_jobs():
+            return super().invoke(ctx)
+
+
+@click.command(cls=_AgentCommand)
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--engine", default="auto", show_default=True, help="auto, hf, or fake[:option=value,…].")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    help="auto, cpu, cuda or cuda:N; all: an agent for each GPU that this job may use.",
+)
 @click.option("--dtype", default=None, help="float32, bfloat16 or float16; by the device if not given.")
 @click.option(
     "--context",
@@ -63,24 +106,29 @@ import click
     default=None,
     help="Let peers delay a fetch by at most so many seconds; by default 30, and one for every 20 MB.",
 )
+@click.option(
+    "--failure-delay",
+    type=click.FloatRange(min=0),
+    default=None,
+    help="Keep a host that is no good so many seconds before leaving it; in a batch job a minute and more.",
+)
 @click.option("--doctor", "is_doctor", is_flag=True, hidden=True)
 @click.option("--submission", default=None, hidden=True)
 @click.option("--since-order", type=int, default=None, hidden=True)
 def agent(run: Path, cache: Path | None, **asked: Any) -> int:
     """Work on RUN until nothing is left to do.
 
-    Leaves by itself when the run is done or told to stop or drain. On SIGTERM and SIGINT it saves the rows that
-    are finished, gives its units back and goes. Exit codes: 0 nothing left, or told to leave; 4 the claims of a unit
-    are damaged; 75 this device or node cannot do it; 78 no node can.
+    Leaves by itself when the run is done or told to stop or drain. On SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 it saves
+    the rows that are finished, gives its units back and goes. Exit codes: 0 nothing left, or told to leave; 4 the
+    claims of a unit are damaged; 75 this device or node cannot do it; 78 no node can, and in a batch job all that is
+    to be mended in the call.
     """
     if asked["is_doctor"]:
         from fsctx.cli.doctor import look_as_pilot
 
         return look_as_pilot(run, asked["submission"] or "by-hand")
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads steal the cores of other agents
     from fsctx.agent.options import AgentOptions
     from fsctx.agent.residency import ContextMode
-    from fsctx.agent.start import run_agent
     from fsctx.cache import default_root
     from fsctx.cache.room import quota
 
@@ -101,7 +149,40 @@ def agent(run: Path, cache: Path | None, **asked: Any) -> int:
         stall_s=asked["stall"],
         race_factor=asked["race"],
         fs_ops_per_s=asked["fs_ops_per_s"],
+        failure_delay_s=asked["failure_delay"],
         since_order=asked["since_order"],
         submission=asked["submission"],
     )
-    return run_agent(run, options, say=lambda line: click.echo(line, err=True))
+    if options.device == "all":
+        return _one_each(run, options)
+    return _run(run, options)
+
+
+def _run(run: Path, options: "AgentOptions") -> int:
+    from fsctx.agent.start import run_agent
+
+    return run_agent(run, options, say=_say)
+
+
+def _one_each(run: Path, options: "AgentOptions") -> int:
+    """Start an agent for each GPU; a lone agent on whatever there is where that is one, or none."""
+    import dataclasses
+
+    from fsctx.agent import host
+    from fsctx.agent.device import count_gpus
+    from fsctx.agent.oneeach import run_each
+
+    place = host.look_around(os.environ)
+    n = count_gpus(place.gpus, place.driver)
+    if n <= 1:
+        return _run(run, dataclasses.replace(options, device="auto"))
+    os.environ.update(host.thread_settings(os.environ, place.cores, n))
+    return run_each(n, lambda k: _run(run, dataclasses.replace(options, device=f"cuda:{k}")))
+
+
+def _say(line: str) -> None:
+    """Tell a person, if there is still one at the other end."""
+    try:
+        click.echo(line, err=True)
+    except OSError:
+        sys.stderr = io.StringIO()  # else the line that nobody reads fails again at the end, and with it the exit code

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from fsctx.coordinator.progress import Status
 
 _REFRESH_S = 2.0
+_ASK_AGAIN_S = 30.0
+"""A batch system is not asked at every look."""
 
 
 @click.command()
@@ -19,7 +21,8 @@ _REFRESH_S = 2.0
 def status(run: Path, *, watch: bool, as_json: bool) -> None:
     """Show how far a run is, and which agents work on it.
 
-    Reads the run's files only: it works from every host that sees them, whether agents live or not.
+    It rests on the run's files: it works from every host that sees them, whether agents live or not. Batch systems to
+    which pilots were submitted are asked what became of them, where they answer.
     """
     for seen in _looks(run, is_watching=watch):
         if as_json:
@@ -32,20 +35,27 @@ def status(run: Path, *, watch: bool, as_json: bool) -> None:
 
 def _looks(run: Path, *, is_watching: bool) -> Iterator["Status"]:
     """Yield one status, or one every two seconds until the run is over."""
+    import dataclasses
     import time
 
+    from fsctx.coordinator.pilots import look_at_pilots
     from fsctx.coordinator.status import read_status
+    from fsctx.coordinator.submit.submit import batch_system
     from fsctx.coordinator.watching import Beat, is_over, with_silences
     from fsctx.store import PosixStore
 
     store = PosixStore(run)
+    seen = read_status(store)
+    pilots, asked_s = look_at_pilots(store, batch_system), time.monotonic()
     if not is_watching:
-        yield read_status(store)
+        yield dataclasses.replace(seen, pilots=pilots)
         return
     beats: dict[str, Beat] = {}
     while True:
         seen, beats = with_silences(read_status(store), beats, time.monotonic())
-        yield seen
+        if time.monotonic() - asked_s > _ASK_AGAIN_S:
+            pilots, asked_s = look_at_pilots(store, batch_system), time.monotonic()
+        yield dataclasses.replace(seen, pilots=pilots)
         if is_over(seen):
             return
         time.sleep(_REFRESH_S)

@@ -1,93 +1,235 @@
 """`fsctx submit`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from fsctx.coordinator.submit.base import PilotRequest
+    from fsctx.coordinator.submit.base import BatchSystem, PilotRequest
+    from fsctx.coordinator.submit.texts import Templates
     from fsctx.store import Store
 
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--batch", required=True, metavar="SYSTEM", help="htcondor, slurm, gridengine or local.")
-@click.option("-n", "n", type=int, required=True, help="How many pilots to start.")
+@click.option("-n", "n", type=int, default=None, help="How many pilots to start.")
+@click.option("--keep", type=click.IntRange(min=1), default=None, help="Start as many as are missing to so many.")
+@click.option("--every", type=click.FloatRange(min=1), default=None, help="With --keep: again every so many seconds.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the submit template.")
+@click.option("--template-dir", type=click.Path(path_type=Path), default=None, help="Where the site's templates are.")
+@click.option("--force", is_flag=True, help="Queue pilots even where they would never start.")
 @click.option("--doctor", "is_doctor", is_flag=True, help="Let two pilots (-n 2) examine RUN's filesystem together.")
 @click.option("--dry-run", is_flag=True, help="Print exactly what would be submitted, and start nothing.")
+@click.option("--dag", type=click.Path(path_type=Path), default=None, help="Write a DAG for DAGMan into this folder.")
+@click.option("--plan", "plan", default=None, metavar="WORDS", help="With --dag: how `fsctx plan` is called first.")
 @click.argument("agent_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- AGENT_OPTION...]")
-def submit(
-    run: Path,
-    *,
-    batch: str,
-    n: int,
-    settings: tuple[str, ...],
-    agent_options: tuple[str, ...],
-    **flags: bool,
-) -> None:
+def submit(run: Path, *, settings: tuple[str, ...], agent_options: tuple[str, ...], **asked: Any) -> None:
     """Start pilots that work on a run; each becomes one agent. What stands after `--` is passed to `fsctx agent`.
 
     With --batch local they run in the background of this host and outlive the terminal.
     """
     from fsctx.coordinator.submit import submit as submitting
-    from fsctx.protocol import names
+    from fsctx.coordinator.submit.texts import Templates
     from fsctx.store import PosixStore
 
+    _check_options(asked)
     store = PosixStore(run.absolute())
-    system = submitting.batch_system(batch)
-    if flags["is_doctor"]:
-        agent_options = _doctor_options(n, agent_options)
-    request = _request(store, batch=batch, n=n, agent_options=agent_options)
+    templates = Templates(folder=asked["template_dir"])
     given = _settings(settings)
-    if flags["dry_run"]:
-        click.echo(submitting.rendered(system, request, given), nl=False)
+    if asked["is_doctor"]:
+        agent_options = _doctor_options(asked, agent_options)
+    _check_agent_options(store.root, agent_options)
+    if asked["dag"] is not None:
+        _write_dag(store, templates, given, agent_options, asked)
         return
-    done = submitting.submit(store, system, request, given, created=_utc())
-    click.echo(f"started {len(done.pilots)} pilot(s) as {done.name}; logs in {run}/logs")
-    if flags["is_doctor"]:
-        click.echo(f"what they find: in the log of the first of them, and in {run}/{names.DOCTOR} for agents")
+    system = submitting.batch_system(asked["batch"], templates)
+    if asked["dry_run"]:
+        _show(store, system, given, agent_options, n=asked["n"] or asked["keep"])
+    elif asked["keep"] is None:
+        _start(store, system, given, agent_options, n=asked["n"], force=asked["force"])
     else:
-        click.echo(f"see them work: fsctx status {run} --watch")
+        _keep(store, system, given, agent_options, asked)
+
+
+def _check_options(asked: dict[str, Any]) -> None:
+    from fsctx.errors import InputError
+
+    if (asked["n"] is None) == (asked["keep"] is None):
+        raise InputError("pass either -n, how many pilots to start, or --keep, how many there shall be")
+    if asked["every"] is not None and asked["keep"] is None:
+        raise InputError("--every goes with --keep only")
+    if asked["keep"] is not None and asked["batch"] == "local":
+        raise InputError("--keep asks a batch system what is there: local pilots are started with -n")
+    if asked["plan"] is not None and asked["dag"] is None:
+        raise InputError("--plan goes with --dag only")
+    if asked["dag"] is not None and (asked["batch"] != "htcondor" or asked["keep"] is None):
+        raise InputError("--dag goes with --batch htcondor and --keep")
+
+
+def _show(
+    store: "Store", system: "BatchSystem", settings: dict[str, str], agent_options: tuple[str, ...], *, n: int
+) -> None:
+    """Print the text that would be submitted, and on stderr how the batch system is reached."""
+    from fsctx.coordinator.submit import submit as submitting
+
+    request = _request(store, batch=system.name, n=n, agent_options=agent_options)
+    click.echo(submitting.rendered(system, request, settings), nl=False)
+    if system.reached:
+        click.echo(f"through {system.reached}", err=True)
+
+
+def _start(
+    store: "Store",
+    system: "BatchSystem",
+    settings: dict[str, str],
+    agent_options: tuple[str, ...],
+    *,
+    n: int,
+    force: bool,
+) -> None:
+    from fsctx.coordinator.submit import submit as submitting
+    from fsctx.errors import InputError
+    from fsctx.protocol import names
+
+    request = _request(store, batch=system.name, n=n, agent_options=agent_options)
+    submitting.rendered(system, request, settings)
+    objections = system.objections(request, settings)
+    if objections and not force:
+        raise InputError(f"{'; '.join(objections)}; nothing was queued (--force queues pilots all the same)")
+    done = submitting.submit(store, system, request, settings, created=_utc())
+    jobs = ", ".join(pilot.id for pilot in done.pilots)
+    said = f"started {n} pilot(s)" if system.name == "local" else f"queued {n} pilot(s), job {jobs},"
+    click.echo(f"{said} as {done.name}; logs in {store.root}/logs")
+    for line in (*objections, *(f"left out: {line}" for line in submitting.left_out(done.text))):
+        click.echo(f"note: {line}")
+    if request.excluded:
+        click.echo(f"note: not on {', '.join(request.excluded)}: agents of this run could not work there")
+    if done.reached:
+        click.echo(f"through {done.reached}")
+    if "--doctor" in agent_options:
+        click.echo(f"what they find: in the log of the first of them, and in {store.root}/{names.DOCTOR} for agents")
+    else:
+        click.echo(f"see them work: fsctx status {store.root} --watch")
+
+
+def _keep(
+    store: "Store",
+    system: "BatchSystem",
+    settings: dict[str, str],
+    agent_options: tuple[str, ...],
+    asked: dict[str, Any],
+) -> None:
+    """Top pilots up, once or until the run is over."""
+    import time
+
+    from fsctx.coordinator.submit.keep import find_shortage
+
+    while True:
+        missing = find_shortage(store, system, asked["keep"])
+        if missing.n:
+            _start(store, system, settings, agent_options, n=missing.n, force=asked["force"])
+        else:
+            click.echo(f"nothing to add: {missing.why_none}")
+        if missing.is_over or asked["every"] is None:
+            return
+        time.sleep(asked["every"])
+
+
+def _write_dag(
+    store: "Store",
+    templates: "Templates",
+    settings: dict[str, str],
+    agent_options: tuple[str, ...],
+    asked: dict[str, Any],
+) -> None:
+    import shlex
+
+    from fsctx.coordinator.submit import dag
+    from fsctx.errors import InputError
+    from fsctx.protocol.manifest import read_manifest
+
+    if asked["plan"] is None:
+        read_manifest(store)
+    try:
+        plan = shlex.split(asked["plan"] or "")
+    except ValueError as error:
+        raise InputError(f"--plan {asked['plan']}: {error}: check its quotes") from None
+    run = str(store.root)
+    options = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    if asked["template_dir"] is not None:
+        options += ["--template-dir", str(asked["template_dir"].absolute())]
+    words = ["submit", run, "--batch", "htcondor", "--keep", str(asked["keep"]), "--every", str(asked["every"] or 60)]
+    request = dag.DagRequest(
+        name=store.root.name,
+        python=_python(),
+        plan=() if asked["plan"] is None else ("plan", *plan, "--run", run),
+        pilots=(*words, *options, *(["--", *agent_options] if agent_options else [])),
+        collect=("collect", run, "-o", f"{asked['dag'].absolute()}/verdicts.parquet"),
+        environment=_environment_of_tools(),
+    )
+    files = dag.render_dag(request, templates)
+    if asked["dry_run"]:
+        for name, text in files.items():
+            click.echo(f"## {name}\n{text}")
+        return
+    click.echo(f"condor_submit_dag {dag.write_dag(asked['dag'], files)}")
+
+
+def _environment_of_tools() -> dict[str, str]:
+    """Return what the tools of HTCondor and fsctx need where nothing of the submitter's environment is."""
+    import os
+
+    found = {key: os.environ[key] for key in ("CONDOR_CONFIG", "PATH", "PYTHONPATH") if os.environ.get(key)}
+    return {"PATH": "/usr/bin:/bin", **found}
 
 
 def _request(store: "Store", *, batch: str, n: int, agent_options: tuple[str, ...]) -> "PilotRequest":
     import os
     import secrets
-    import sys
 
     from fsctx.coordinator.submit.base import PilotRequest
-    from fsctx.protocol.manifest import read_manifest
+    from fsctx.protocol.hosts import hosts_to_exclude
+    from fsctx.protocol.manifest import read_context, read_manifest
+    from fsctx.protocol.needs import needs_of
     from fsctx.protocol.orders import read_orders
 
-    read_manifest(store)
-    _check_agent_options(store.root, agent_options)
+    manifest = read_manifest(store)
+    on_gpu = _device_of(store.root, agent_options) != "cpu"
+    contexts = [read_context(store, digest) for digest in sorted({task.context for task in manifest.tasks})]
     return PilotRequest(
         name=f"{batch}-{secrets.token_hex(4)}",
         run=store.root,
         n=n,
         since_order=read_orders(store).last,
-        python=sys.executable,
+        python=_python(),
         cores=len(os.sched_getaffinity(0)),
         agent_options=agent_options,
+        on_gpu=on_gpu,
+        needs=needs_of(contexts, on_gpu=on_gpu),
+        excluded=tuple(hosts_to_exclude(store)),
     )
 
 
-def _doctor_options(n: int, agent_options: tuple[str, ...]) -> tuple[str, ...]:
+def _doctor_options(asked: dict[str, Any], agent_options: tuple[str, ...]) -> tuple[str, ...]:
     """Return what makes pilots look at the filesystem instead of working, on any node."""
     from fsctx.errors import InputError
 
-    if n != 2 or agent_options:
+    if asked["n"] != 2 or asked["dag"] is not None or agent_options:
         raise InputError("--doctor takes two pilots that are no agents: pass -n 2, and no agent options")
     return ("--doctor", "--device", "cpu")
 
 
 def _check_agent_options(run: Path, agent_options: tuple[str, ...]) -> None:
     """Refuse options that `fsctx agent` would refuse, before anything is started."""
+    _device_of(run, agent_options)
+
+
+def _device_of(run: Path, agent_options: tuple[str, ...]) -> str:
     from fsctx.cli.agent import agent
 
-    agent.make_context("fsctx agent", [str(run), *agent_options])
+    return str(agent.make_context("fsctx agent", [str(run), *agent_options]).params["device"])
 
 
 def _settings(given: tuple[str, ...]) -> dict[str, str]:
@@ -97,6 +239,12 @@ def _settings(given: tuple[str, ...]) -> dict[str, str]:
         if "=" not in setting:
             raise InputError(f"--set {setting}: must be KEY=VALUE")
     return dict(setting.split("=", 1) for setting in given)
+
+
+def _python() -> str:
+    import sys
+
+    return sys.executable
 
 
 def _utc() -> str:

@@ -1,9 +1,10 @@
 """The picture of a run that `status` shows, and the document that it prints as JSON."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
+from fsctx.coordinator.pilots import PilotsView
 from fsctx.protocol.agents import AgentState, Ledger
 from fsctx.protocol.failures import Failure
 
@@ -99,6 +100,8 @@ class Status:
     """The first few units that were given up."""
     ttl_s: float = 0.0
     """The run's time to live of a silent agent."""
+    pilots: PilotsView = field(default_factory=PilotsView)
+    """What batch systems say of its pilots; nothing where they were not asked."""
 
     @property
     def rows_per_s(self) -> float:
@@ -136,6 +139,8 @@ def to_json(status: Status) -> dict[str, Any]:
         "rows_per_s": round(status.rows_per_s, 3),
         "eta_s": None if status.eta_s is None else round(status.eta_s, 1),
         "goodput": goodput(status.ledger) | {"fs_calls_per_s": round(status.fs_calls_per_s, 3)},
+        "pilots": [asdict(view) for view in status.pilots.submissions],
+        "unasked": list(status.pilots.unasked),
     }
 
 

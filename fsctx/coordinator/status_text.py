@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
+from fsctx.coordinator.pilots import PilotsView
 from fsctx.coordinator.progress import AgentView, RunState, Status, goodput
 from fsctx.protocol.agents import AgentState
 
@@ -31,8 +32,25 @@ def summary(status: Status, *, root: str) -> list[str]:
         f"speed  {status.rows_per_s:,.1f} rows/s{_eta(status)}",
         *_goodput(status),
         *(f"failed unit {f.unit}: {f.reason}" for f in status.failures),
-        *([f"next   {_ADVICE[status.state].format(root=shlex.quote(root))}"] if status.state in _ADVICE else []),
+        *_pilots(status.pilots),
+        *_next(status, root),
     ]
+
+
+def _next(status: Status, root: str) -> list[str]:
+    """Return what a person may do now; nothing where pilots wait in a queue already."""
+    if status.state not in _ADVICE or (status.state == RunState.WAITING and status.pilots.n_waiting_or_running):
+        return []
+    return [f"next   {_ADVICE[status.state].format(root=shlex.quote(root))}"]
+
+
+def _pilots(pilots: PilotsView) -> list[str]:
+    lines = []
+    for view in pilots.submissions:
+        counts = {name: getattr(view.seen, name) for name in ("running", "queued", "held", "gone", "unknown")}
+        said = ", ".join(f"{n:,} {name}" for name, n in counts.items() if n)
+        lines += [f"pilots {view.name} (job {view.job}): {said}", *(f"       {note}" for note in view.seen.notes)]
+    return [*lines, *(f"pilots {why}" for why in pilots.unasked)]
 
 
 def agent_rows(status: Status) -> list[tuple[str, ...]]:

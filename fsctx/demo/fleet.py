@@ -15,7 +15,7 @@ from types import FrameType
 from fsctx.coordinator.progress import AgentView, Status
 from fsctx.coordinator.stop import stop
 from fsctx.coordinator.submit import submit as submitting
-from fsctx.coordinator.submit.base import PilotRequest, PilotState
+from fsctx.coordinator.submit.base import PilotRequest
 from fsctx.coordinator.submit.errors import PilotsFailed
 from fsctx.coordinator.submit.local import Local
 from fsctx.coordinator.submit.record import Pilot
@@ -68,7 +68,7 @@ class Fleet:
     @property
     def n_running(self) -> int:
         """How many of the pilots still run."""
-        return self._system.query(self.pilots).count(PilotState.RUNNING)
+        return sum(seen.running for seen in self._system.query(self.pilots))
 
     def kill(self, agent: str) -> Process | None:
         """Kill one of this fleet's agents without warning (SIGKILL); None where it is gone already."""
@@ -89,7 +89,7 @@ class Fleet:
         try:
             with contextlib.suppress(StoreError):
                 stop(self.store, "stop")  # reaches also a pilot that was not recorded yet
-            self._system.remove(self.pilots)
+            self._system.terminate(self.pilots)
             self._are_gone_within(GRACE_S)
         finally:
             for pilot in self.pilots:

@@ -8,6 +8,7 @@ import msgspec
 
 from fsctx.errors import Damaged, Missing
 from fsctx.protocol import codec, names
+from fsctx.protocol.jobs import Job
 from fsctx.protocol.processes import Process
 from fsctx.store import Store
 
@@ -42,9 +43,12 @@ class AgentRecord:
     engine: str
     device: str
     cores: int
+    """How many this agent may use: by affinity, control group and batch system."""
     memory_bytes: int
-    batch_system: str | None = None
-    batch_job: str | None = None
+    """How much this agent may use, likewise."""
+    gpu: str | None = None
+    """The GPU that it was given: its UUID, else what it was called when it was assigned."""
+    job: Job | None = None
     submission: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
 

@@ -27,6 +27,7 @@ SLOTS = "slots"
 CONTROL = "control"
 LOGS = "logs"
 SUBMISSIONS = "submissions"
+HOSTS = "hosts"
 
 PEERS_KEY = "peers/secret"
 """The secret that agents of the run show each other; only its owner can read it."""
@@ -34,6 +35,7 @@ PEERS_KEY = "peers/secret"
 BUCKETED = (LEASES, RESULTS, PARTIAL, FAILED)
 """Folders that hold one folder per bucket; plan creates them."""
 
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9-]")
 _LEASE = re.compile(r"^(\d{8})\.(\d+)$")
 _RESULT = re.compile(r"^(\d{8})\.(\d+)\.parquet$")
 _UNIT = re.compile(r"^(\d{8})$")
@@ -176,9 +178,19 @@ def order(kind: str, number: int) -> str:
     return f"{CONTROL}/{kind}.{number}"
 
 
+def host_failure(host: str, number: int) -> str:
+    """Return the name of the record of a host's failure number `number`; the host may be called anything."""
+    return f"{HOSTS}/{_NOT_IN_A_NAME.sub('-', host)[:100]}.{number}"
+
+
 def log(pilot: str) -> str:
     """Return the name of a local pilot's log."""
     return f"{LOGS}/{pilot}.log"
+
+
+def pilot_logs(submission: str) -> str:
+    """Return the folder of the logs of a submission's pilots, where a batch system starts them."""
+    return f"{LOGS}/{submission}"
 
 
 def submission(name: str) -> str:

@@ -21,7 +21,7 @@ SOURCES = sorted((ROOT / "fsctx").rglob("*.py"))
 MAX_FUNCTION_LINES = 50
 MAX_FILE_LINES = 300
 
-FOLDERS = (*names.BUCKETED, names.UNITS, names.AGENTS, names.CONTROL, names.SUBMISSIONS, names.CONTEXTS)
+FOLDERS = (*names.BUCKETED, names.UNITS, names.AGENTS, names.CONTROL, names.SUBMISSIONS, names.CONTEXTS, names.HOSTS)
 SPELLED = re.compile(
     rf"^(?:({'|'.join(FOLDERS)})/\S*|{re.escape(names.MANIFEST)}|{re.escape(names.PLANNING)}|agent\.json)$"
 )
@@ -40,6 +40,7 @@ TOUCHING_FILES = {
     "fsctx/coordinator/doctor": "tries the system calls themselves, in a folder of its own",
     "fsctx/coordinator/environment": "packs the software environment into a file of the user's",
     "fsctx/coordinator/submit/texts.py": "reads the submit templates that come with fsctx",
+    "fsctx/coordinator/submit/dag.py": "writes a DAG where the user asked for it",
     "fsctx/templates": "reads template files",
     "fsctx/protocol/processes.py": "reads /proc",
     "fsctx/agent/host.py": "reads /proc and /sys",

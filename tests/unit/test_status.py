@@ -24,6 +24,8 @@ from fsctx.protocol.names import LeaseId
 from fsctx.protocol.processes import Process
 from fsctx.store import PosixStore
 
+PILOTS = ("pilots", "unasked")
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> FabricatedRun:
@@ -70,7 +72,7 @@ def test_a_run_that_nobody_works_on_waits(run: FabricatedRun) -> None:
 def test_the_document_has_the_promised_shape(run: FabricatedRun) -> None:
     add_agent(run, ledger=Ledger(rows_done=30, loads=2, infer_s=1.5), rows_per_s=4.0)
     document = json.loads(json.dumps(to_json(look(run))))
-    assert list(document) == ["run", "state", "units", "rows", "agents", "rows_per_s", "eta_s", "goodput"]
+    assert list(document) == ["run", "state", "units", "rows", "agents", "rows_per_s", "eta_s", "goodput", *PILOTS]
     assert list(document["units"]) == ["total", "done", "leased", "free", "failed"]
     assert list(document["rows"]) == ["total", "done"]
     wanted = {"agent", "host", "device", "state", "unit", "rows_per_s", "context", "source"}

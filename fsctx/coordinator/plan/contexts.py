@@ -9,13 +9,13 @@ from fsctx.coordinator.plan.model_files import ModelFiles, find_model
 from fsctx.coordinator.plan.request import Progress
 from fsctx.errors import InputError
 from fsctx.protocol.manifest import Context, digest_of
+from fsctx.protocol.needs import BYTES_PER_PARAM
 
 CHUNK_BYTES = 32 << 20
 """The most that a chunk has."""
 
 _LEAST_BYTES = 1 << 20
 _ENOUGH_CHUNKS = 64
-_BYTES_PER_PARAM = {"hf": 2.0, "gguf": 0.6, "env": 2.0, "fake": 2.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Model:
     @property
     def n_params(self) -> float:
         """About how many parameters it has."""
-        return self.context.size_bytes / _BYTES_PER_PARAM[self.context.kind]
+        return self.context.size_bytes / BYTES_PER_PARAM[self.context.kind]
 
 
 def find_models(refs: Iterable[str], *, fetch: Callable[[str], Path], progress: Progress) -> tuple[Model, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fsctx.coordinator.submit.record import Pilot
-from fsctx.errors import FsctxError
+from fsctx.errors import FsctxError, InputError
 
 
 class PilotsFailed(FsctxError):
@@ -12,3 +12,7 @@ class PilotsFailed(FsctxError):
     def __init__(self, message: str, started: Sequence[Pilot]) -> None:
         super().__init__(message)
         self.started = tuple(started)
+
+
+class Unreachable(InputError):
+    """The batch system does not answer from here, or not to this user."""

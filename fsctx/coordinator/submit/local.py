@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fsctx.coordinator.submit.base import PilotRequest, PilotState
+from fsctx.coordinator.submit.base import PilotRequest, Seen, facts_of
 from fsctx.coordinator.submit.errors import PilotsFailed
 from fsctx.coordinator.submit.record import Pilot
-from fsctx.coordinator.submit.texts import read_text, render
+from fsctx.coordinator.submit.texts import Templates
 from fsctx.protocol import names, processes
 from fsctx.protocol.processes import Process
 from fsctx.store import Store
@@ -21,18 +21,20 @@ class Local:
     """Starts each pilot as `sh -c TEXT`; the text's last command replaces the shell, so signals reach the agent."""
 
     name = "local"
+    reached = ""
+    versions: Mapping[str, str] = {}
+
+    def __init__(self, templates: Templates = Templates()) -> None:  # noqa: B008 - immutable
+        self._templates = templates
 
     def render(self, request: PilotRequest, settings: Mapping[str, str]) -> str:
         """See `BatchSystem.render`."""
-        facts = {
-            "name": request.name,
-            "run": str(request.run),
-            "python": request.python,
-            "since_order": request.since_order,
-            "cores_per_pilot": max(1, request.cores // request.n),
-            "agent_options": request.agent_options,
-        }
-        return render(read_text(_TEMPLATE), facts, settings, where=f"submit_templates/{_TEMPLATE}")
+        facts = {**facts_of(request), "cores_per_pilot": max(1, request.cores // request.n)}
+        return self._templates.render(_TEMPLATE, facts, settings)
+
+    def objections(self, request: PilotRequest, settings: Mapping[str, str]) -> Sequence[str]:
+        """See `BatchSystem.objections`."""
+        return ()
 
     def submit(self, store: Store, request: PilotRequest, text: str) -> Sequence[Pilot]:
         """See `BatchSystem.submit`."""
@@ -46,14 +48,18 @@ class Local:
                 raise PilotsFailed(f"pilot {number + 1} of {request.n} did not start: {error}", started) from None
         return started
 
-    def query(self, pilots: Sequence[Pilot]) -> Sequence[PilotState]:
+    def query(self, pilots: Sequence[Pilot]) -> Sequence[Seen]:
         """See `BatchSystem.query`."""
-        return [_state(pilot.process) for pilot in pilots]
+        return [_seen(pilot.process) for pilot in pilots]
 
-    def remove(self, pilots: Sequence[Pilot]) -> None:
-        """See `BatchSystem.remove`."""
+    def remove(self, pilots: Sequence[Pilot]) -> int:
+        """See `BatchSystem.remove`; nothing waits here."""
+        return 0
+
+    def terminate(self, pilots: Sequence[Pilot]) -> None:
+        """Tell pilots of this host to save and leave (SIGTERM); those that are gone already do not matter."""
         for pilot in pilots:
-            if pilot.process is not None and _state(pilot.process) == PilotState.RUNNING:
+            if pilot.process is not None and _seen(pilot.process).running:
                 _terminate(pilot.process.pid)
 
 
@@ -80,11 +86,11 @@ def _streams(log: Path) -> list[tuple[Any, ...]]:
     ]
 
 
-def _state(process: Process | None) -> PilotState:
+def _seen(process: Process | None) -> Seen:
     """Tell what is known of a process; one of another host may be anything."""
     if process is None or (process.host, process.boot_id) != (processes.host_name(), processes.boot_id()):
-        return PilotState.QUEUED
-    return PilotState.GONE if processes.is_dead(process) else PilotState.RUNNING
+        return Seen(unknown=1)
+    return Seen(gone=1) if processes.is_dead(process) else Seen(running=1)
 
 
 def _terminate(pid: int) -> None:

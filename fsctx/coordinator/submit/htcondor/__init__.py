@@ -1,0 +1,1 @@
+"""Pilots as HTCondor jobs."""

@@ -1,0 +1,183 @@
+"""Pilots on a real HTCondor pool of invented GPUs: exactly one row a claim, whatever the pool does to them."""
+
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from clusters import beds
+from clusters.beds import Bed, Run, wait_until
+
+from fsctx.protocol.agents import AgentState
+
+pytestmark = pytest.mark.condor
+
+ENGINE = "fake:rows_per_s=10,load_s=1"
+NODES = "n1:4:8192:3xA100 n2:4:8192:3xL4 n3:4:8192:2xH200"
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Bed]:
+    with beds.condor(nodes=NODES) as bed:
+        yield bed
+
+
+def assert_each_once(run: Run, n_rows: int) -> None:
+    proof = run.collect()
+    assert (proof["rows"], proof["ok"], proof["missing"], proof["duplicates"]) == (n_rows, n_rows, 0, 0)
+
+
+def queue(run: Run, *attributes: str) -> list[list[str]]:
+    """Return attributes of a run's jobs in the queue."""
+    where = " || ".join(f"ClusterId == {job}" for job in run.jobs())
+    return [line.split() for line in run.bed.user("condor_q", "-constraint", where, "-af", *attributes).splitlines()]
+
+
+def test_six_pilots_with_a_small_model_on_gpus_of_three_models_give_each_claim_one_row(pool: Bed) -> None:
+    from tiny_models import make_model  # torch, which the others do without
+
+    model = make_model(pool.shared / "tiny")
+    for file in model.iterdir():
+        file.chmod(0o644)
+    run = pool.make_run("six", rows=2400, unit_rows=20, model=str(model))
+    said = run.submit("-n", "6", "--set", "gpus=1", engine="hf", agent=("--device", "cpu"))  # there is no device
+    assert "by the Python bindings" in said
+    wait_until(lambda: len(run.records()) == 6, what=lambda: run.fsctx("status"))
+    run.wait_done()
+    assert_each_once(run, 2400)
+    jobs = {record.job.id: record.job for record in run.records() if record.job is not None}
+    assert sorted(jobs) == [f"{run.jobs()[0]}.{k}" for k in range(6)]
+    assert all(job.gpus is not None and len(job.gpus) == 1 for job in jobs.values())
+    assert len({(job.machine, job.gpus) for job in jobs.values()}) == 6
+
+
+def test_condor_submit_knows_every_option(pool: Bed) -> None:
+    run = pool.make_run("options", rows=2, unit_rows=2)
+    settings = {
+        "gpu_memory_mb": "20000",
+        "gpu_capability": "8.0",
+        "gpu_where": "DriverVersion >= 12.0",
+        "rank": "GPUs_ComputeUnits",
+        "where": "TARGET.Cpus >= 1",
+        "walltime_s": "3600",
+        "lease_s": "600",
+        "accounting_group": "g",
+        "accounting_user": "me",
+        "setup": "module load cuda",
+    }
+    for further in ({}, {"shared_where": "HasShared"}, {"container": "/image.sif"}):
+        printed = pool.user("condor_submit", "-dry-run", "-", run.dry_run(settings | further))
+        found = {line.partition("=")[0] for line in printed.splitlines()}
+        assert {"RequireGPUs", "JobMaxVacateTime", "AllowedExecuteDuration", "AcctGroup", "JobLeaseDuration"} <= found
+        assert "WARNING" not in printed
+
+
+def test_a_vacated_pilot_saves_and_its_rows_are_adopted(pool: Bed) -> None:
+    run = pool.make_run("vacated", rows=400, unit_rows=200)
+    run.submit("-n", "1", engine="fake:rows_per_s=10,batch_tokens=4")
+    wait_until(lambda: any(session.progress > 20 for session in run.working()), what=lambda: run.fsctx("status"))
+    pool.user("condor_vacate_job", run.jobs()[0])
+    wait_until(lambda: run.events("saved"), what=lambda: run.fsctx("status"))
+    n_saved = run.events("saved")[-1]["rows"]
+    wait_until(lambda: [e for e in run.events("leased") if e["adopted"]], what=lambda: run.fsctx("status"))
+    assert [e["adopted"] for e in run.events("leased") if e["adopted"]] == [n_saved]
+    assert any(session.state == AgentState.LEFT for session in run.sessions())
+    run.fsctx("stop")
+
+
+def events_of(run: Run, kind: str, *, but: str) -> list[dict[str, object]]:
+    """Return the events of a kind of all agents but one."""
+    return [event for event in run.events(kind) if event["agent"] != but]
+
+
+@pytest.mark.parametrize("loss", ["vacate-fast", "crash", "freeze"])
+def test_a_pilot_lost_without_warning_costs_the_rows_since_its_last_save(pool: Bed, loss: str) -> None:
+    run = pool.make_run(loss, rows=300, unit_rows=150)
+    engine = "fake:rows_per_s=10,batch_tokens=4"
+    run.submit(
+        "-n", "1", "--set", 'where=TARGET.Machine =?= "n1.pool.test"', engine=engine, agent=("--save-every", "2")
+    )
+    wait_until(lambda: len(run.events("saved")) >= 2, what=lambda: run.fsctx("status"))
+    victim = run.working()[0].agent
+    saved = run.events("saved")[-1]
+    match loss:
+        case "vacate-fast":
+            pool.user("condor_vacate_job", "-fast", run.jobs()[0])
+        case "crash":
+            pool.call("crash", "n1")
+        case "freeze":
+            pool.call("freeze", "n1")
+    run.submit("-n", "1", "--set", 'where=TARGET.Machine =?= "n2.pool.test"', engine="fake:rows_per_s=200")
+    wait_until(lambda: any(e["unit"] == saved["unit"] for e in events_of(run, "leased", but=victim)))
+    taken = next(e for e in events_of(run, "leased", but=victim) if e["unit"] == saved["unit"])
+    assert taken["adopted"] >= saved["rows"]
+    run.wait_done()
+    if loss == "freeze":
+        pool.call("thaw", "n1")
+    assert_each_once(run, 300)
+    for job in run.jobs():  # the access point holds a lost job to run until its lease ends, for 40 minutes
+        pool.user("condor_rm", job, code=None)
+        pool.user("condor_rm", "-forcex", job, code=None)
+
+
+def test_a_node_that_cannot_work_wastes_few_starts_and_is_left_out_afterwards(pool: Bed) -> None:
+    run = pool.make_run("unfit", rows=400, unit_rows=4)
+    python, here = sys.executable, '[ "$(hostname -s)" != n3 ] || exec'
+    unfit = f"{here} {python} -P -m fsctx agent {run.folder} --engine fake:unfit=1 --failure-delay 20"
+    run.submit("-n", "6", "--set", f"setup={unfit}", "--set", 'rank=TARGET.Machine == "n3.pool.test"', engine=ENGINE)
+    run.wait_done()
+    assert_each_once(run, 400)
+    hosts = [record.process.host for record in run.records()]
+    assert 1 <= hosts.count("n3") <= 3
+    assert 'TARGET.Machine =!= "n3.pool.test"' in run.submit("-n", "1", "--dry-run", engine=ENGINE)
+
+
+def test_a_model_too_large_for_every_gpu_is_told_before_anything_is_queued(pool: Bed) -> None:
+    run = pool.make_run("large", rows=10, unit_rows=10)
+    asked = ("-n", "2", "--set", "gpu_memory_mb=500000")
+    said = run.submit(*asked, engine="fake", code=2)
+    assert "500,000 MiB" in said
+    assert "the largest has 143,771 MiB" in said
+    assert run.jobs() == []
+    run.submit(*asked, "--force", engine="fake")
+    assert "no GPU of this pool has the 500,000 MiB" in run.fsctx("status")
+    assert queue(run, "JobStatus") == [["1"], ["1"]]
+    assert "2 pilot(s) that waited were taken out" in run.fsctx("stop")
+
+
+def test_a_run_completes_while_another_users_jobs_evict_its_pilots() -> None:
+    nodes = "n1:2:4096:2xA100 n2:2:4096:2xL4"
+    with beds.condor(nodes=nodes, name="rival", port=19818) as pool:
+        run = pool.make_run("evicted", rows=400, unit_rows=10)
+        run.submit("-n", "4", engine="fake:rows_per_s=4,batch_tokens=4", agent=("--save-every", "2"))
+        wait_until(lambda: len(run.working()) == 4, what=lambda: run.fsctx("status"))
+        rival = pool.shared / "rival.sub"
+        rival.write_text(
+            "executable = /bin/sleep\narguments = 3\ntransfer_executable = False\nrequest_gpus = 1\n"
+            "request_memory = 100M\nMy.PoolVip = True\nqueue 1\n"
+        )
+        while run.status()["state"] != "done":
+            pool.rival("condor_submit", "-terse", str(rival))
+            time.sleep(4)
+        assert_each_once(run, 400)
+        starts = [line.split()[0] for line in pool.user("condor_history", "-af", "NumJobStarts").splitlines()]
+        assert max(map(int, starts)) > 1  # somebody was evicted and started again
+        goodput = run.status()["goodput"]  # what a killed agent did since its last beat is in no ledger
+        assert (goodput["rows"] > 0, goodput["loads"] >= 4) == (True, True)
+
+
+def test_late_materialization_keeps_the_queue_short(pool: Bed) -> None:
+    run = pool.make_run("many", rows=2000, unit_rows=2)
+    run.submit("-n", "500", "--set", "max_idle=5", engine="fake:rows_per_s=1")
+    idle: list[int] = []
+    wait_until(lambda: len(run.working()) >= 4, what=lambda: run.fsctx("status"))
+    for _ in range(5):
+        idle.append(queue(run, "JobStatus").count(["1"]))
+        time.sleep(beds.POLL_S)
+    assert max(idle) <= 5
+    pilots = run.status()["pilots"][0]["seen"]
+    assert pilots["queued"] + pilots["running"] + pilots["gone"] == 500
+    assert pilots["queued"] > 400
+    assert "taken out of the queue" in run.fsctx("stop")
+    wait_until(lambda: not queue(run, "JobStatus"), what=lambda: str(queue(run, "ProcId", "JobStatus")))
+    assert run.status()["pilots"] == []
