@@ -47,6 +47,11 @@ class LeaseId:
         return f"{self.unit:08d}.{self.generation}"
 
 
+def pulse(token: str) -> str:
+    """Return the name of the counter by which an unfinished plan shows that it is alive."""
+    return f"{PLANNING}.{token}"
+
+
 def context(digest: str) -> str:
     """Return the name of a context's record."""
     return f"{CONTEXTS}/{digest}.json"
