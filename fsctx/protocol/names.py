@@ -78,6 +78,11 @@ class SlotId:
         return SlotId(self.source, self.number, self.generation + 1)
 
 
+def pulse(token: str) -> str:
+    """Return the name of the counter by which an unfinished plan shows that it is alive."""
+    return f"{PLANNING}.{token}"
+
+
 def context(digest: str) -> str:
     """Return the name of a context's record."""
     return f"{CONTEXTS}/{digest}.json"

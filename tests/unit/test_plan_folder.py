@@ -12,14 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from planning import claims_of, make_plan, manifest_of, offline
+from planning import claims_of, make_plan, manifest_of, offline, quiet
 
-from fsctx.coordinator.plan import PlanRequest, plan
+from fsctx.coordinator.plan import PlanRequest, plan, pulse
 from fsctx.coordinator.plan.workspace import Marker, TakenOver, occupied
 from fsctx.coordinator.ttl import default_ttl
 from fsctx.errors import Damaged, InputError, NoSpace
 from fsctx.protocol import codec, names
 from fsctx.protocol.processes import Process, this_process
+from fsctx.store import PosixStore
 from fsctx.store.mounts import Mount
 
 PLAN_SCRIPT = """
@@ -33,7 +34,7 @@ main()
 KILLED_SCRIPT = """
 import os, signal, sys
 from pathlib import Path
-from fsctx.coordinator.plan import PlanRequest, plan
+from fsctx.coordinator.plan import PlanRequest, plan, pulse
 
 def progress(step, done, total):
     if step == sys.argv[3] and (step != "writing claims" or done > 100_000):
@@ -217,19 +218,64 @@ def test_a_plan_of_before_the_last_boot_is_debris(tmp_path: Path, claims: Path) 
     assert make_plan(claims, run=tmp_path / "run").is_new
 
 
-@pytest.mark.parametrize(
-    ("process", "said"),
-    [
-        (this_process(), "is being planned by process"),
-        (replace(this_process(), host="elsewhere"), "cannot be watched from here"),
-    ],
-)
-def test_a_plan_that_may_be_alive_is_left_alone(tmp_path: Path, claims: Path, process: Process, said: str) -> None:
-    leave_debris(tmp_path / "run", process)
+def test_a_plan_that_is_alive_is_left_alone(tmp_path: Path, claims: Path) -> None:
+    leave_debris(tmp_path / "run", this_process())
     before = tree(tmp_path)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match="is being planned by process"):
         make_plan(claims, run=tmp_path / "run")
     assert tree(tmp_path) == before
+
+
+CONTAINER = f"{this_process().boot_id.split('/')[0]}/pid:[of a container]"
+ELSEWHERE = [replace(this_process(), host="elsewhere"), replace(this_process(), boot_id=CONTAINER)]
+
+
+@pytest.mark.parametrize("process", ELSEWHERE)
+def test_a_plan_of_another_host_that_beats_is_left_alone(
+    tmp_path: Path, claims: Path, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_debris(tmp_path / "run", process)
+    monkeypatch.setattr(pulse, "BEAT_S", 0.001)
+    with pulse.beating(PosixStore(tmp_path / "run"), "t"):
+        with pytest.raises(InputError, match="is being planned by process"):
+            make_plan(claims, run=tmp_path / "run")
+        assert (tmp_path / "run" / names.PLANNING).exists()
+
+
+@pytest.mark.parametrize("process", ELSEWHERE)
+def test_a_plan_of_another_host_without_a_pulse_is_debris(
+    tmp_path: Path, claims: Path, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_debris(tmp_path / "run", process)
+    (tmp_path / "run" / names.pulse("t")).write_bytes(b"7\n")
+    monkeypatch.setattr(pulse, "SILENCE_S", 0.0)
+    assert make_plan(claims, run=tmp_path / "run").is_new
+    assert names.pulse("t") not in tree(tmp_path / "run")
+
+
+def test_a_pulse_is_watched_for_the_whole_silence(tmp_path: Path) -> None:
+    now_s = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    assert pulse.is_silent(PosixStore(tmp_path), "t", progress=quiet, clock=lambda: now_s, sleep=sleep)
+    assert now_s >= pulse.SILENCE_S
+
+
+def test_a_plan_that_was_taken_over_names_no_shard(tmp_path: Path, claims: Path) -> None:
+    run = tmp_path / "run"
+    other = codec.encode(Marker(process=this_process(), token="other"))
+
+    def take_over(step: str, done: int, total: int | None) -> None:
+        if step == "writing claims":
+            (run / names.PLANNING).write_bytes(other)
+
+    request = PlanRequest(inputs=(str(claims),), run=run, models=("fake",))
+    with pytest.raises(TakenOver):
+        plan(request, progress=take_over, fetch=offline)
+    assert not [name for name in tree(run) if name.endswith(".parquet")]
 
 
 def test_a_plan_that_was_taken_over_adds_nothing_and_removes_nothing(tmp_path: Path) -> None:

@@ -35,11 +35,12 @@ def plan(request: PlanRequest, *, progress: Progress, fetch: Callable[[str], Pat
     """
     check_options(request)
     store = PosixStore(request.run)
-    standing = read_manifest(store) if look(request.run) is State.FINISHED else None
+    found = look(request.run, progress)
+    standing = read_manifest(store) if found.state is State.FINISHED else None
     advice = advise(request.run, mounts(), is_new=standing is None)
     wanted = draft(request, fetch=fetch, progress=progress)
     if standing is None:
-        with occupied(request.run) as workspace:
+        with occupied(request.run, found.dead) as workspace:
             return _write_run(workspace, request, wanted, advice, progress)
     check_same_plan(store, standing, request, wanted)
     store.remove(names.PLANNING)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import secrets
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -26,12 +27,21 @@ class ShardWriter:
 
     Only the last row group of all may be short. A shard gets its name when it is whole and durable; shards that
     are filled by the same rows are written side by side. Memory is bounded by one slice or `_FLUSH_ROWS` rows.
-    Use as a context manager; `finish` at the end.
+    Use as a context manager; `finish` at the end. `before_naming` may object to each name.
     """
 
-    def __init__(self, root: Path, schema: pa.Schema, *, unit_rows: int, slices_per_shard: int) -> None:
+    def __init__(
+        self,
+        root: Path,
+        schema: pa.Schema,
+        *,
+        unit_rows: int,
+        slices_per_shard: int,
+        before_naming: Callable[[], None] = lambda: None,
+    ) -> None:
         self.n_bytes = 0
         self._root = root
+        self._before_naming = before_naming
         self._schema = schema
         self._unit_rows = unit_rows
         self._shard_rows = unit_rows * slices_per_shard
@@ -85,7 +95,7 @@ class ShardWriter:
         return self._close(number) if is_last else 0
 
     def _close(self, number: int) -> int:
-        size = self._shards[number].finish()
+        size = self._shards[number].finish(self._before_naming)
         del self._shards[number]
         return size
 
@@ -106,7 +116,7 @@ class _Shard:
         with disk_faults(str(self._path)):
             self._writer.write_table(rows, row_group_size=self._unit_rows)
 
-    def finish(self) -> int:
+    def finish(self, before_naming: Callable[[], None]) -> int:
         """Make the file durable, give it its name, return its size."""
         with disk_faults(str(self._path)):
             self._writer.close()
@@ -114,6 +124,7 @@ class _Shard:
             os.fsync(self._file.fileno())
             size = self._file.tell()
             self._file.close()
+            before_naming()
             os.replace(self._temporary, self._path)
         return size
 

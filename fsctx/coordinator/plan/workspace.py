@@ -3,9 +3,9 @@
     look      nothing is changed: is the folder usable, unfinished, or a whole run?
     occupied  the marker is created exclusively, debris removed; on failure everything is removed again
 
-A marker is dead when its process is known to be dead on this host. One of another host cannot be judged, so it
-is obeyed. `check_ours` before each step that readers could see keeps a plan that was taken for dead from adding to
-the folder of the one that replaced it; shards are protected by nothing else, hence the caution above.
+A marker is dead when its process is known to be dead on this host, or, of another host, when its pulse stood still
+while it was watched. `check_ours` before each name that readers could see keeps a plan that was taken for dead from
+adding to the folder of the one that replaced it.
 """
 
 import contextlib
@@ -18,6 +18,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from fsctx.coordinator.plan.faults import disk_faults
+from fsctx.coordinator.plan.pulse import beating, is_silent
+from fsctx.coordinator.plan.request import Progress
 from fsctx.errors import Damaged, InputError, Missing, StoreError
 from fsctx.protocol import codec, names
 from fsctx.protocol.processes import Process, is_dead, this_process
@@ -52,8 +54,16 @@ class Marker:
     token: str
 
 
-def look(root: Path) -> State:
-    """Tell what stands at `root`, changing nothing.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What stands in the place of the run folder, and, where a plan died there, its marker."""
+
+    state: State
+    dead: bytes = b""
+
+
+def look(root: Path, progress: Progress) -> Standing:
+    """Tell what stands at `root`, changing nothing; a plan of another host is watched for a while.
 
     Raises:
         InputError: no folder, somebody else's files, or a plan that is still alive.
@@ -61,22 +71,21 @@ def look(root: Path) -> State:
     try:
         found = set(os.listdir(root))
     except FileNotFoundError:
-        return State.VACANT
+        return Standing(state=State.VACANT)
     except NotADirectoryError:
         raise InputError(f"{root} is a file: choose a folder that does not exist yet for --run") from None
     except OSError as error:
         raise InputError(f"{root} cannot be listed ({error.strerror}): choose another folder for --run") from None
     if names.MANIFEST in found:
-        return State.FINISHED
+        return Standing(state=State.FINISHED)
     if names.PLANNING in found:
-        _refuse_living(root)
-        return State.UNFINISHED
+        return Standing(state=State.UNFINISHED, dead=_refuse_living(PosixStore(root), progress))
     if found - {names.DOCTOR}:
         raise InputError(
             f"{root} is not empty and is no run (it holds {', '.join(sorted(found)[:5])}): "
             "choose a folder that does not exist yet for --run"
         )
-    return State.VACANT
+    return Standing(state=State.VACANT)
 
 
 class Workspace:
@@ -123,19 +132,24 @@ class TakenOver(InputError):
 
 
 @contextlib.contextmanager
-def occupied(root: Path) -> Iterator[Workspace]:
-    """Plan in a folder that `look` found vacant or unfinished. On any failure it is left as it was, debris gone."""
+def occupied(root: Path, dead: bytes = b"") -> Iterator[Workspace]:
+    """Plan in a folder that `look` found vacant or unfinished. On any failure it is left as it was, debris gone.
+
+    `dead` is the marker of the plan that died there.
+    """
     made = _make_root(root)
     store = PosixStore(root)
-    marker = codec.encode(Marker(process=this_process(), token=secrets.token_hex(8)))
+    token = secrets.token_hex(8)
+    marker = codec.encode(Marker(process=this_process(), token=token))
     try:
-        _claim(store, marker)
+        _claim(store, marker, dead)
     except BaseException:
         _remove_made(made)
         raise
     try:
         _clean(root)
-        yield Workspace(store, marker)
+        with beating(store, token):
+            yield Workspace(store, marker)
     except TakenOver:
         raise
     except BaseException:
@@ -151,7 +165,7 @@ def _make_root(root: Path) -> list[Path]:
     return missing
 
 
-def _claim(store: PosixStore, marker: bytes) -> None:
+def _claim(store: PosixStore, marker: bytes, dead: bytes) -> None:
     with disk_faults(str(store.root)):
         try:
             if store.create(names.PLANNING, marker):
@@ -159,29 +173,41 @@ def _claim(store: PosixStore, marker: bytes) -> None:
         except StoreError:
             _remove_partial_marker(store, marker)
             raise
-    _refuse_living(store.root)
+    if _read_marker(store) not in (dead, b""):
+        raise _just_begun(store)
     store.remove(names.PLANNING)
     if not store.create(names.PLANNING, marker):
-        raise InputError(
-            f"another plan has just begun in {store.root}: wait for it, or choose another folder for --run"
-        )
+        raise _just_begun(store)
 
 
-def _refuse_living(root: Path) -> None:
-    """Refuse a folder whose marker is not known to be a dead process's."""
-    name = f"{root}/{names.PLANNING}"
+def _just_begun(store: Store) -> InputError:
+    return InputError(f"another plan has just begun in {store.root}: wait for it, or choose another folder for --run")
+
+
+def _read_marker(store: Store) -> bytes:
+    """Return the marker that stands; empty where there is none, or its writer died before it could say who it was."""
     try:
-        process = codec.decode((root / names.PLANNING).read_bytes(), Marker, where=name).process
-    except (FileNotFoundError, Damaged):
-        return  # its writer died before it could say who it was
+        return store.read(names.PLANNING)
+    except Missing:
+        return b""
+
+
+def _refuse_living(store: Store, progress: Progress) -> bytes:
+    """Refuse a folder whose marker is not a dead process's; return the marker."""
+    content = _read_marker(store)
+    try:
+        marker = codec.decode(content, Marker, where=f"{store.root}/{names.PLANNING}")
+    except Damaged:
+        return content
+    process, here = marker.process, this_process()
     if is_dead(process) or _was_rebooted(process):
-        return
-    where = f"process {process.pid} on {process.host}"
-    if process.host == this_process().host:
-        raise InputError(f"{root} is being planned by {where}: wait for it, or choose another folder for --run")
+        return content
+    is_watchable = (process.host, process.boot_id) != (here.host, here.boot_id)
+    if is_watchable and is_silent(store, marker.token, progress=progress):
+        return content
     raise InputError(
-        f"{root} holds an unfinished plan of {where}, which cannot be watched from here: "
-        f"run the same command there, or remove {root} if that plan no longer runs"
+        f"{store.root} is being planned by process {process.pid} on {process.host}: "
+        "wait for it, or choose another folder for --run"
     )
 
 
@@ -217,8 +243,9 @@ def _clean(root: Path) -> None:
     """Remove what plans make, and nothing else."""
     for name in _OWN_FOLDERS:
         _remove_tree(root / name)
-    for path in root.glob(f"{names.MANIFEST}{TEMPORARY}*"):
-        path.unlink(missing_ok=True)
+    for pattern in (f"{names.MANIFEST}{TEMPORARY}*", names.pulse("*")):
+        for path in root.glob(pattern):
+            path.unlink(missing_ok=True)
 
 
 def _remove_tree(folder: Path) -> None:

@@ -70,7 +70,11 @@ def _write(workspace: Workspace, draft: Draft, unit_rows: int, ids: Ids, progres
     most = _most_rows(draft, unit_rows)
     schema = shard_schema(draft.layout, ids)
     with ShardWriter(
-        workspace.root, schema, unit_rows=unit_rows, slices_per_shard=slices_per_shard(unit_rows)
+        workspace.root,
+        schema,
+        unit_rows=unit_rows,
+        slices_per_shard=slices_per_shard(unit_rows),
+        before_naming=workspace.check_ours,
     ) as writer:
         for item in draft.inputs:
             counts.n_rows.append(0)
