@@ -50,6 +50,7 @@ def measure(folder: Path, *, n_units: int) -> dict[str, object]:
     return {
         "units": n_units,
         "plan_s": planned["seconds"],
+        "plan_cpu_s": planned["cpu_s"],
         "plan_mib": planned["mib"],
         **{f"{what}_{stage}": value for stage, seen in stages.items() for what, value in seen.items()},
         "files_at_end": sum(len(files) for _, _, files in os.walk(run)),
@@ -64,14 +65,18 @@ def _stage(run: Path, *, has_work: bool = True) -> dict[str, float]:
 
 
 def _timed(*arguments: str) -> dict[str, float]:
-    """Run a command; return its seconds and its peak of memory."""
+    """Run a command; return its seconds, those of the processor, and its peak of memory."""
     began_s = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", "fsctx", *arguments], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         sys.exit(f"fsctx {arguments[0]} failed with exit code {process.returncode}")
-    return {"seconds": round(time.perf_counter() - began_s, 2), "mib": round(used.ru_maxrss / 1024)}
+    return {
+        "seconds": round(time.perf_counter() - began_s, 2),
+        "cpu_s": round(used.ru_utime + used.ru_stime, 2),
+        "mib": round(used.ru_maxrss / 1024),
+    }
 
 
 def _finish_first(store: PosixStore, manifest: Manifest) -> bytes:

@@ -21,6 +21,8 @@ class Ended:
 
     seconds: float
     """From the first lease to the last publication, over all agents."""
+    cpu_s: float
+    """Of all agents, their start too."""
     ledgers: tuple[Ledger, ...]
     calls: dict[str, int]
     """Calls of the filesystem by kind, of all agents."""
@@ -35,12 +37,13 @@ def start(run: Path, *options: str) -> "subprocess.Popen[bytes]":
 
 def work(run: Path, n_agents: int) -> Ended:
     """Let agents work until nothing is left."""
+    before_s = _children_s()
     pilots = [start(run) for _ in range(n_agents)]
     for pilot in pilots:
         _, said = pilot.communicate()
         if pilot.returncode:
             sys.exit(f"an agent failed: {said.decode()}")
-    return _ended(run)
+    return _ended(run, _children_s() - before_s)
 
 
 def first_lease_s(run: Path) -> float:
@@ -57,7 +60,12 @@ def events(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for log in logs for line in log.read_text().splitlines()]
 
 
-def _ended(run: Path) -> Ended:
+def _children_s() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def _ended(run: Path, cpu_s: float) -> Ended:
     store, noted = PosixStore(run), events(run)
     sessions = [agents.read_session(store, name) for name in agents.list_agents(store)]
     kinds = [event["fs_calls"] for event in noted if event["event"] == "left"]
@@ -65,6 +73,7 @@ def _ended(run: Path) -> Ended:
     published = [_at(event) for event in noted if event["event"] == "published"]
     return Ended(
         seconds=max(published) - min(leased),
+        cpu_s=cpu_s,
         ledgers=tuple(session.ledger for session in sessions if session is not None),
         calls={kind: sum(calls.get(kind, 0) for calls in kinds) for kind in sorted({k for c in kinds for k in c})},
     )

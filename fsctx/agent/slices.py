@@ -35,7 +35,7 @@ class Slices:
         with self._store.open(name) as source:
             try:
                 shard = pq.ParquetFile(source, metadata=self._footers.get(place.shard))
-                table = shard.read_row_group(place.row_group, columns=wanted)
+                table = shard.read_row_group(place.row_group, columns=wanted, use_threads=False)
             except (pa.ArrowException, OSError, IndexError) as error:
                 raise Damaged(
                     f"{self._store.root}/{name} is damaged ({_line(error)}): restore it from a copy"

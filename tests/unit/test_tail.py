@@ -21,9 +21,9 @@ def test_200_agents_with_150_units_left_make_fewer_than_50_calls_a_second_and_ru
     def kill() -> None:
         holder.killed_s = tail.files.now_s
 
-    tail.run(145.0, at={75.0: kill})
-    assert tail.calls_per_s(QUIET_FROM_S, 145.0) < 50
-    assert _taken_again_s(tail, unit, 75.0) <= 1.1 * TTL_S
+    tail.run(132.0, at={QUIET_FROM_S: kill})
+    assert tail.calls_per_s(QUIET_FROM_S, 132.0) < 50
+    assert _taken_again_s(tail, unit, QUIET_FROM_S) <= 1.1 * TTL_S
     assert {taken.lease_id.unit for taken in tail.taken} <= {u for u, h in tail.owner_of.items() if h is holder}
 
 
@@ -31,7 +31,7 @@ def _small(**shape: int) -> Tail:
     return Tail(n_agents=8, n_leased=8, n_open=2, n_buckets=4, ttl_s=TTL_S, **shape)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_unit_runs_again_at_once_when_its_holder_died_on_the_same_host(seed: int) -> None:
     tail = _small(agents_per_host=4, seed=seed)
     unit, holder = next(iter(tail.owner_of.items()))
@@ -43,7 +43,7 @@ def test_a_unit_runs_again_at_once_when_its_holder_died_on_the_same_host(seed: i
     assert _taken_again_s(tail, unit, 100.0) <= TTL_S / 10
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_unit_runs_again_at_the_next_look_when_its_holder_left(seed: int) -> None:
     tail = _small(seed=seed)
     unit, holder = next(iter(tail.owner_of.items()))
@@ -55,7 +55,7 @@ def test_a_unit_runs_again_at_the_next_look_when_its_holder_left(seed: int) -> N
     assert _taken_again_s(tail, unit, 100.0) <= TTL_S / 10
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_of_few_agents_half_may_die_and_every_unit_of_theirs_runs_again_within_the_ttl(seed: int) -> None:
     tail = _small(seed=seed)
     dead = list(tail.files.holders.values())[::2]
