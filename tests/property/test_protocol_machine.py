@@ -120,8 +120,10 @@ class ProtocolMachine(RuleBasedStateMachine):
         assert sorted(rows) == sorted(self.saved[unit])
 
     @precondition(lambda self: not self.is_compacted)
-    @rule(unit=UNITS, agent=AGENTS)
-    def give_up(self, unit: int, agent: str) -> None:
+    @rule(lease=held)
+    def give_up(self, lease: tuple[LeaseId, str]) -> None:
+        """Only who holds a unit gives it up."""
+        unit, agent = lease[0].unit, lease[1]
         failure = Failure(unit=unit, generation=0, reason="it cannot be read", agent=agent, host="h")
         failures.record_failure(self.run.store, failure)
         self.failed.add(unit)
