@@ -10,13 +10,13 @@ from typing import Any
 import jinja2
 
 from fsctx.coordinator.collect.collect import Summary
+from fsctx.coordinator.collect.standing import standings
 from fsctx.coordinator.collect.writers import check_place, replacing
 from fsctx.coordinator.progress import Status, goodput
 from fsctx.coordinator.report.drawing import HEIGHT, WIDTH, reliability, steps, timeline
 from fsctx.coordinator.report.fleet import Fleet, fleet_of
 from fsctx.coordinator.report.lives import Kind, Life, life_of
 from fsctx.coordinator.report.makers import by_device
-from fsctx.coordinator.report.standing import standings
 from fsctx.coordinator.status import read_status
 from fsctx.errors import InputError
 from fsctx.protocol.histories import read_events
