@@ -1,5 +1,7 @@
 """What agents did when: from their events to the fleet's figures."""
 
+import math
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -8,7 +10,7 @@ from histories import MIDNIGHT, event, tell
 
 from fsctx.coordinator.progress import AgentView
 from fsctx.coordinator.report.drawing import WIDTH, steps, timeline
-from fsctx.coordinator.report.fleet import fleet_of
+from fsctx.coordinator.report.fleet import Member, fleet_of
 from fsctx.coordinator.report.lives import Kind, Span, life_of
 from fsctx.protocol import names
 from fsctx.protocol.agents import AgentState
@@ -30,7 +32,7 @@ def work(began_s=0.0, *, unit=0, generation=0, rows=100, **leased):
 
 
 def spans_of(life):
-    return [(str(s.kind), round(s.start_s - BASE_S, 3), round(s.end_s - BASE_S, 3)) for s in life.spans]
+    return [(str(s.kind), round(s.start_s, 3), round(s.end_s, 3)) for s in life.spans]
 
 
 def view(agent, *, state=AgentState.RUNNING):
@@ -113,6 +115,14 @@ def test_an_agent_at_work_is_not_over():
     assert fleet.alive == ((0.0, 1),)
 
 
+def test_an_agent_that_was_raced_and_goes_on_is_not_over():
+    slow = life_of("a", [*work(), event(40.0, "store_error")], start_s=0.0)
+    racer = life_of("b", work(20.0, generation=1), start_s=0.0)  # leases at 26
+    fleet = fleet_of([view("a"), view("b")], [slow, racer], beat_s=2.0)
+    assert fleet.evictions == ()
+    assert not fleet.members[0].is_silent
+
+
 def test_an_agent_known_to_be_dead_is_over_though_nobody_took_its_unit():
     fleet = fleet_of([view("a", state="dead")], [life_of("a", work(), start_s=0.0)], beat_s=2.0)
     assert [eviction.agent for eviction in fleet.evictions] == ["a"]
@@ -142,7 +152,7 @@ def test_steps_are_drawn_from_the_first_value_to_the_last():
 
 def test_a_fleet_without_a_length_can_be_drawn():
     assert steps((), 0.0).path == f"M0 100H{WIDTH}"
-    assert timeline([], 0.0) == {}
+    assert timeline(Member(view=view("a"), origin_s=math.inf, spans=(), is_silent=False), 0.0) == {}
 
 
 def test_a_timeline_shows_in_each_column_what_took_most_of_it():
@@ -151,4 +161,6 @@ def test_a_timeline_shows_in_each_column_what_took_most_of_it():
         Span(kind=Kind.INFER, start_s=50.0, end_s=99.9),
         Span(kind=Kind.IDLE, start_s=99.9, end_s=100.0),
     ]
-    assert timeline(spans, 100.0) == {Kind.LOAD: "M0 5h200", Kind.INFER: "M200 5h200"}
+    member = Member(view=view("a"), origin_s=0.0, spans=tuple(spans), is_silent=False)
+    assert timeline(replace(member, origin_s=50.0), 200.0) == {Kind.LOAD: "M100 5h100", Kind.INFER: "M200 5h100"}
+    assert timeline(member, 100.0) == {Kind.LOAD: "M0 5h200", Kind.INFER: "M200 5h200"}

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from fsctx.coordinator.collect.calibration import Calibration
-from fsctx.coordinator.report.fleet import Points
-from fsctx.coordinator.report.lives import Kind, Span
+from fsctx.coordinator.report.fleet import Member, Points
+from fsctx.coordinator.report.lives import Kind
 
 WIDTH, HEIGHT = 400, 100
 """Of every figure, in its own units; the page stretches it."""
@@ -37,14 +37,16 @@ def steps(points: Points, length_s: float, *, n_samples: int = 11) -> Steps:
     return Steps(path="".join([*path, f"H{WIDTH}"]), top=top, samples=samples)
 
 
-def timeline(spans: Sequence[Span], length_s: float) -> dict[Kind, str]:
+def timeline(member: Member, length_s: float) -> dict[Kind, str]:
     """Draw an agent's time: for each kind a path of dashes. Each of `WIDTH` columns shows what took most of it."""
     width_s = length_s / WIDTH or 1.0
     columns: list[dict[Kind, float]] = [{} for _ in range(WIDTH)]
-    for span in spans:
-        for column in range(int(span.start_s / width_s), min(WIDTH, int(span.end_s / width_s) + 1)):
-            inside_s = min(span.end_s, (column + 1) * width_s) - max(span.start_s, column * width_s)
-            columns[column][span.kind] = columns[column].get(span.kind, 0.0) + inside_s
+    for span in member.spans:
+        start_s, end_s = member.origin_s + span.start_s, member.origin_s + span.end_s
+        for column in range(int(start_s / width_s), min(WIDTH, int(end_s / width_s) + 1)):
+            inside_s = min(end_s, (column + 1) * width_s) - max(start_s, column * width_s)
+            if inside_s > 0:
+                columns[column][span.kind] = columns[column].get(span.kind, 0.0) + inside_s
     return _dashes([max(found, key=found.__getitem__) if found else None for found in columns])
 
 

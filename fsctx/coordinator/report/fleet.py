@@ -7,7 +7,7 @@ are shown apart by as much, and nothing is decided by that.
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 from fsctx.coordinator.progress import AgentView
@@ -39,15 +39,19 @@ class Member:
     """One agent of the fleet."""
 
     view: AgentView
+    origin_s: float
+    """When its log began, since the fleet's start; infinite where it wrote none."""
     spans: tuple[Span, ...]
-    """Seconds since the fleet's start."""
     is_silent: bool
     """Whether it ended without a word."""
 
     @property
     def seconds(self) -> dict[Kind, float]:
         """Its time by kind."""
-        return {kind: sum(s.end_s - s.start_s for s in self.spans if s.kind is kind) for kind in Kind}
+        sums = dict.fromkeys(Kind, 0.0)
+        for span in self.spans:
+            sums[span.kind] += span.end_s - span.start_s
+        return sums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +84,7 @@ def fleet_of(views: Sequence[AgentView], lives: Sequence[Life], *, beat_s: float
     return Fleet(
         start_s=start_s,
         length_s=end_s - start_s,
-        members=tuple(sorted(members, key=lambda member: member.spans[0].start_s if member.spans else math.inf)),
+        members=tuple(sorted(members, key=lambda member: member.origin_s)),
         alive=_alive(fates.values(), start_s),
         rows=tuple(zip((at_s for at_s, _ in published), sums, strict=True)),
         evictions=tuple(_eviction(fate.life, successors, beat_s, start_s) for fate in ended),
@@ -116,19 +120,20 @@ def _fate(life: Life, successors: Successors, now_s: float, *, is_alive: bool) -
     """Say whether an agent ended: it said so, its process is known to be gone, or others had to take its units."""
     if life.left is not None:
         return _Fate(life=life, is_over=True, lost=None)
-    next_ones = [found.at_s for lease in life.held if (found := successors.of(lease))]
+    next_ones = [found.at_s for lease in life.held if (found := successors.of(lease)) and found.at_s > life.end_s]
     if is_alive and not next_ones:
         return _Fate(life=life, is_over=False, lost=None)
-    until_s = max(life.end_s, min(next_ones, default=now_s))
-    return _Fate(life=life, is_over=True, lost=Span(kind=Kind.LOST, start_s=life.end_s, end_s=until_s))
+    until_s = min(next_ones, default=now_s)
+    lost = Span(kind=Kind.LOST, start_s=life.end_s - life.origin_s, end_s=until_s - life.origin_s)
+    return _Fate(life=life, is_over=True, lost=lost)
 
 
 def _member(view: AgentView, fate: _Fate | None, start_s: float) -> Member:
     if fate is None:
-        return Member(view=view, spans=(), is_silent=False)
-    spans = (*fate.life.spans, *[fate.lost] * (fate.lost is not None))
-    moved = (replace(span, start_s=span.start_s - start_s, end_s=span.end_s - start_s) for span in spans if span)
-    return Member(view=view, spans=tuple(moved), is_silent=fate.lost is not None)
+        return Member(view=view, origin_s=math.inf, spans=(), is_silent=False)
+    lost = () if fate.lost is None else (fate.lost,)
+    origin_s = fate.life.origin_s - start_s
+    return Member(view=view, origin_s=origin_s, spans=fate.life.spans + lost, is_silent=fate.lost is not None)
 
 
 def _alive(fates: Iterable[_Fate], start_s: float) -> Points:

@@ -31,7 +31,7 @@ _SAFE = ("loaded", "warmed_up", "inferred", "published", "lost", "saved")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A stretch of an agent's time."""
+    """A stretch of an agent's time, in seconds since its log began."""
 
     kind: Kind
     start_s: float
@@ -52,9 +52,11 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """An agent's time in the run. Seconds are since 1970, by the agent's clock when it started."""
+    """An agent's time in the run. Seconds are since 1970, by the agent's clock when it started, but for its spans."""
 
     agent: str
+    origin_s: float
+    """When its log began."""
     start_s: float
     end_s: float
     """Of its last event."""
@@ -84,9 +86,10 @@ def life_of(agent: str, events: Sequence[Event], *, start_s: float) -> Life | No
     closed = {(event.unit, event.generation) for event in events if event.event in _CLOSING}
     return Life(
         agent=agent,
+        origin_s=origin_s,
         start_s=origin_s - start_s,
         end_s=origin_s + end_s,
-        spans=tuple(_filled(_lasting(events), -start_s, end_s, origin_s)),
+        spans=tuple(_filled(_lasting(events), -start_s, end_s)),
         published=tuple(_published(events, taken, origin_s)),
         taken=taken,
         held=tuple(lease for lease in taken if (lease.unit, lease.generation) not in closed),
@@ -112,8 +115,8 @@ def _lasting(events: Sequence[Event]) -> list[Span]:
     return spans[::-1]
 
 
-def _filled(spans: Sequence[Span], start_s: float, end_s: float, origin_s: float) -> Iterator[Span]:
-    """Yield spans moved by the origin, and idle time between them; the start is what lies before the log."""
+def _filled(spans: Sequence[Span], start_s: float, end_s: float) -> Iterator[Span]:
+    """Yield spans, and idle time between them; the start is what lies before the log."""
     at_s = start_s
     first = Span(kind=Kind.START, start_s=start_s, end_s=0.0)
     last = Span(kind=Kind.IDLE, start_s=end_s, end_s=end_s)
@@ -121,7 +124,7 @@ def _filled(spans: Sequence[Span], start_s: float, end_s: float, origin_s: float
         begin_s, finish_s = max(at_s, span.start_s), max(at_s, span.end_s)
         for kind, one_s, other_s in ((Kind.IDLE, at_s, begin_s), (span.kind, begin_s, finish_s)):
             if other_s > one_s:
-                yield Span(kind=kind, start_s=origin_s + one_s, end_s=origin_s + other_s)
+                yield Span(kind=kind, start_s=one_s, end_s=other_s)
         at_s = finish_s
 
 

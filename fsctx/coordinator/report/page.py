@@ -1,7 +1,9 @@
 """The page: what is on it, and its text."""
 
 import base64
+import datetime
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +39,9 @@ MAX_COMPARED = 10
 
 MAX_LISTED = 100
 """Of problems and failures."""
+
+MAX_AGENTS = 500
+"""Of agents, those that came first, and of evictions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +123,13 @@ def _verdicts(summary: Summary) -> dict[str, Any]:
 def _machines(report: Report) -> dict[str, Any]:
     """Return what the page says of the fleet."""
     fleet, makers = report.fleet, report.summary.makers
-    rows = {maker.agent: 0 for maker in makers}
+    rows: Counter[str] = Counter()
     for maker in makers:
         rows[maker.agent] += maker.rows
     return {
+        "members": fleet.members[:MAX_AGENTS],
+        "evictions": fleet.evictions[:MAX_AGENTS],
+        "began": datetime.datetime.fromtimestamp(fleet.start_s, datetime.UTC),
         "kinds": list(Kind),
         "alive": steps(fleet.alive, fleet.length_s),
         "rows": steps(fleet.rows, fleet.length_s),
