@@ -124,8 +124,17 @@ def test_an_agent_that_was_raced_and_goes_on_is_not_over():
 
 
 def test_an_agent_known_to_be_dead_is_over_though_nobody_took_its_unit():
-    fleet = fleet_of([view("a", state="dead")], [life_of("a", work(), start_s=0.0)], beat_s=2.0)
+    other = life_of("b", [event(0.0, "started"), event(50.0, "left", reason="done")], start_s=0.0)
+    fleet = fleet_of([view("a", state="dead")], [life_of("a", work(), start_s=0.0), other], beat_s=2.0)
     assert [eviction.agent for eviction in fleet.evictions] == ["a"]
+    assert fleet.members[0].seconds[Kind.LOST] == 34.0
+
+
+def test_an_agent_that_died_before_it_took_anything_lost_nothing():
+    fleet = fleet_of([view("a", state="dead")], [life_of("a", work()[:1], start_s=1.0)], beat_s=2.0)
+    assert fleet.members[0].is_silent
+    assert fleet.members[0].seconds[Kind.LOST] == 0
+    assert fleet.evictions == ()
 
 
 def test_an_agent_without_events_is_a_member_all_the_same():

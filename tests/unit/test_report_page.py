@@ -82,7 +82,7 @@ def test_goodput_is_what_agents_counted(run, tmp_path):
     page, _ = page_of(run, tmp_path)
     lines = dict(Tables(page).bodies["goodput"])
     assert lines["verdicts per load"] == "90.0"
-    assert (lines["time: load"], lines["time: infer"]) == ("4.2 s", "3 min")
+    assert (lines["time: load"], lines["time: infer"]) == ("4.2 s", "3 min 20 s")
     assert lines["model bytes from: peer"] == "3.0 MB"
 
 
@@ -95,7 +95,7 @@ def test_agents_have_their_seconds_and_their_end(run, tmp_path):
     bodies = Tables(page).bodies
     killed, other = bodies["agents"]
     assert killed[0].startswith("killed")
-    assert killed[2:8] == ["–", "–", "4.0 s", "30.0 s", "6.0 s", "60.0 s"]
+    assert killed[2:8] == ["–", "–", "4.0 s", "30.0 s", "6.0 s", "1 min 0 s"]
     assert killed[-1] == "ended without a word"
     assert other[-2:] == ["180", "running"]
     assert bodies["evictions"] == [["killed", "40.0 s", "without a word", "1", "20", "0", "1"]]

@@ -24,7 +24,7 @@ class Standing:
     def verdict(self) -> str:
         """What to make of it."""
         if self.rank is None:
-            return "no gold labels"
+            return "no gold labels" if self.task.rows else "no verdicts"
         if self.rank == 1:
             return "best"
         if self.versus_best is None:

@@ -111,29 +111,29 @@ class _Fate:
     """How an agent's life ended, if it did."""
 
     life: Life
-    is_over: bool
-    lost: Span | None
-    """Set where it ended without a word."""
+    is_over: bool = True
+    is_silent: bool = False
+    lost: tuple[Span, ...] = ()
+    """From its last sign until a unit of its was taken over, or until now if none was."""
 
 
 def _fate(life: Life, successors: Successors, now_s: float, *, is_alive: bool) -> _Fate:
     """Say whether an agent ended: it said so, its process is known to be gone, or others had to take its units."""
     if life.left is not None:
-        return _Fate(life=life, is_over=True, lost=None)
+        return _Fate(life=life)
     next_ones = [found.at_s for lease in life.held if (found := successors.of(lease)) and found.at_s > life.end_s]
     if is_alive and not next_ones:
-        return _Fate(life=life, is_over=False, lost=None)
+        return _Fate(life=life, is_over=False)
     until_s = min(next_ones, default=now_s)
     lost = Span(kind=Kind.LOST, start_s=life.end_s - life.origin_s, end_s=until_s - life.origin_s)
-    return _Fate(life=life, is_over=True, lost=lost)
+    return _Fate(life=life, is_silent=True, lost=(lost,) if life.held else ())
 
 
 def _member(view: AgentView, fate: _Fate | None, start_s: float) -> Member:
     if fate is None:
         return Member(view=view, origin_s=math.inf, spans=(), is_silent=False)
-    lost = () if fate.lost is None else (fate.lost,)
     origin_s = fate.life.origin_s - start_s
-    return Member(view=view, origin_s=origin_s, spans=fate.life.spans + lost, is_silent=fate.lost is not None)
+    return Member(view=view, origin_s=origin_s, spans=fate.life.spans + fate.lost, is_silent=fate.is_silent)
 
 
 def _alive(fates: Iterable[_Fate], start_s: float) -> Points:

@@ -177,6 +177,7 @@ def _size(size_bytes: float) -> str:
 
 
 def _time(seconds: float) -> str:
-    if seconds < 100:
+    if seconds < 60:
         return f"{seconds:.1f} s"
-    return f"{seconds / 60:,.0f} min" if seconds < 6000 else f"{seconds / 3600:,.1f} h"
+    minutes, rest_s = divmod(round(seconds), 60)
+    return f"{minutes} min {rest_s} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"
