@@ -32,7 +32,7 @@ function recall() {
   const chosen = new URLSearchParams(location.hash.slice(1));
   for (const [name, field] of Object.entries(fields)) {
     field.value = chosen.get(name) ?? "";
-    if (field.value !== (chosen.get(name) ?? "")) field.value = "";
+    if (field.value === "") field.value = ""; // of a task that is not there the form would show nothing
   }
   apply();
 }
