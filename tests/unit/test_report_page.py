@@ -151,7 +151,7 @@ def test_the_page_of_a_large_fleet_is_small(tmp_path):
     for number in range(N_AGENTS):
         agent = f"agent-{number:03}"
         add_agent(run, agent)
-        visits = [event(3.0 * k + 2 + number % 2, "inferred", seconds=2.0, rows=9) for k in range(400)]
+        visits = [event(3.0 * k + 2 + number % 2, "inferred", seconds=2.0, rows=9) for k in range(130)]
         tell(run, agent, [event(0, "started"), *visits])
     page, _ = page_of(run, tmp_path)
     assert len(Tables(page).bodies["agents"]) == N_AGENTS
