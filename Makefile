@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 MODEL := .model/SmolLM2-135M-Instruct.Q4_1.gguf
 DEMO := demo-run
 
-.PHONY: help setup demo test simulate test-crash test-site test-site-quick test-condor test-slurm check format bench clean
+.PHONY: help setup demo test simulate test-crash test-browser test-site test-site-quick test-condor test-slurm check format bench clean
 .DEFAULT_GOAL := help
 
 help:            ## what there is
@@ -50,6 +50,9 @@ simulate: $(READY) ## a million simulated histories of the protocol (over night;
 
 test-crash: $(READY)  ## real agents killed and frozen at named points (part of test)
 	$(BIN)/python -m pytest tests/crash
+
+test-browser: $(READY)  ## the report page in Chromium (part of test where that is installed)
+	$(BIN)/python -m pytest tests/browser -m browser -rs
 
 $(VENV)/.site: $(READY)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --group site

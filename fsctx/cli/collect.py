@@ -16,7 +16,9 @@ if TYPE_CHECKING:  # heavy: not for --help
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write: .parquet, .jsonl or .csv.")
 @click.option("--partial", "is_partial", is_flag=True, help="Take what is there, though verdicts are missing.")
 @click.option(
-    "--report", type=click.Path(path_type=Path), help="HTML page to write: accuracy, confusion, who did what."
+    "--report",
+    type=click.Path(path_type=Path),
+    help="HTML page to write: the verdicts and the fleet.",
 )
 @click.option("--keep-columns", is_flag=True, help="Add the input's other columns, as input_<name>.")
 @click.option("--json", "as_json", is_flag=True, help="Print the statistics as one JSON document.")
@@ -29,17 +31,17 @@ def collect(
     written and the exit code is 3 (--partial: what is there is written). Safe while agents work.
     """
     from fsctx.coordinator.collect import collect as collecting
-    from fsctx.coordinator.collect import report as reporting
+    from fsctx.coordinator.report import page
     from fsctx.store import PosixStore
 
     store = PosixStore(run)
     if report is not None:
-        reporting.check_report(report)
+        page.check_report(report)
     request = collecting.Request(output=output, is_partial=is_partial, keep_columns=keep_columns)
     with _progress() as progress:
         summary = collecting.collect(store, request, progress=progress)
     if report is not None:
-        reporting.write_report(report, store, summary)
+        page.write_report(report, store, summary)
     _print(summary, as_json=as_json)
 
 

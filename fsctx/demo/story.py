@@ -15,9 +15,9 @@ from rich.text import Text
 from fsctx.cache import NodeCache, default_root
 from fsctx.coordinator import plan as planning
 from fsctx.coordinator.collect import collect as collecting
-from fsctx.coordinator.collect import report as reporting
 from fsctx.coordinator.collect.collect import Summary
 from fsctx.coordinator.collect.text import show
+from fsctx.coordinator.report import page
 from fsctx.coordinator.status import read_status
 from fsctx.demo.closing import FAKE, next_lines, proof_lines, time_lines
 from fsctx.demo.convert import bring_to_node
@@ -126,7 +126,7 @@ def _work(store: PosixStore, geometry: Geometry, model: str, screen: Screen) -> 
 
 def _collect(store: PosixStore, done: Try) -> Summary:
     summary = collecting.collect(store, collecting.Request(output=done.verdicts))
-    reporting.write_report(done.report, store, summary)
+    page.write_report(done.report, store, summary)
     return summary
 
 

@@ -7,10 +7,14 @@ from pathlib import Path
 from textwrap import shorten
 
 from fsctx.coordinator.collect.claims import Claims
+from fsctx.coordinator.collect.comparing import Comparison
 from fsctx.coordinator.collect.layout import collected_columns, read_tasks, shard_columns
-from fsctx.coordinator.collect.metrics import Maker, Tally, TaskMetrics
+from fsctx.coordinator.collect.makers import Agreement, Maker
+from fsctx.coordinator.collect.metrics import TaskMetrics
+from fsctx.coordinator.collect.problems import Problem
 from fsctx.coordinator.collect.proof import FailedUnit, Proof, prove, results_of
 from fsctx.coordinator.collect.rows import Source, interleave, parts_by_window
+from fsctx.coordinator.collect.tally import Tally
 from fsctx.coordinator.collect.writers import Writer, check_place, writer_for, writing
 from fsctx.errors import InputError, NotComplete
 from fsctx.protocol import names
@@ -50,6 +54,11 @@ class Summary:
     superseded_units: int
     """Results that were computed, but do not count: another one of the same unit was published first."""
     tasks: tuple[TaskMetrics, ...]
+    ranking: tuple[int, ...]
+    """See `Statistics`, of which this and what follows come, but for `failures`."""
+    comparisons: tuple[Comparison, ...]
+    agreements: tuple[Agreement, ...]
+    problems: tuple[Problem, ...]
     failures: tuple[FailedUnit, ...]
     makers: tuple[Maker, ...]
 
@@ -134,8 +143,7 @@ def _pass(source: Source, proof: Proof, tally: Tally, writer: Writer | None, pro
     """Go over all rows once: count them, and write them."""
     expected = proof.rows - proof.missing_rows
     for parts in parts_by_window(source, proof):
-        for part in parts:
-            tally.add(part)
+        tally.add(parts)
         if writer is not None and parts:
             writer.write(interleave(parts))
         if progress is not None:
@@ -143,7 +151,8 @@ def _pass(source: Source, proof: Proof, tally: Tally, writer: Writer | None, pro
 
 
 def _summarise(manifest: Manifest, request: Request, proof: Proof, tally: Tally) -> Summary:
-    tasks = tally.task_metrics()
+    statistics = tally.statistics()
+    tasks = statistics.tasks
     return Summary(
         run=manifest.run,
         output=None if request.output is None else str(request.output),
@@ -156,6 +165,10 @@ def _summarise(manifest: Manifest, request: Request, proof: Proof, tally: Tally)
         duplicates=0,
         superseded_units=proof.superseded,
         tasks=tasks,
+        ranking=statistics.ranking,
+        comparisons=statistics.comparisons,
+        agreements=statistics.agreements,
+        problems=statistics.problems,
         failures=proof.failures,
-        makers=tally.makers(),
+        makers=statistics.makers,
     )

@@ -1,4 +1,4 @@
-"""Statistics over collected rows, counted part by part; the formulas are scipy's and scikit-learn's."""
+"""Statistics of one task, counted part by part."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fsctx.coordinator.collect.calibration import Calibration, CalibrationTally
+from fsctx.coordinator.collect.comparing import Outcomes
 from fsctx.coordinator.collect.layout import RunTask
+from fsctx.coordinator.collect.makers import KindTally, TaskKinds
+from fsctx.coordinator.collect.resampling import CONFIDENCE, Counts, Interval, Rates, intervals, label_rates
 from fsctx.coordinator.collect.rows import Part
-from fsctx.protocol.verdicts import Status
+from fsctx.protocol.verdicts import SCORE, Status
 
 NONE = "none"
 """Stands in a confusion matrix for a row that has no verdict."""
-
-CONFIDENCE = 0.95
-
-Counts = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,8 @@ class LabelMetrics:
     precision: float
     recall: float
     f1: float
+    f1_ci95: Interval
+    """Bootstrap interval."""
     support: int
     """Rows whose gold label it is."""
 
@@ -40,13 +42,17 @@ class TaskMetrics:
     template: str
     accuracy: float | None
     """Rows without a verdict count as wrong."""
-    ci95: tuple[float, float] | None
+    ci95: Interval | None
     """Wilson's score interval of the accuracy."""
     macro_f1: float | None
+    macro_f1_ci95: Interval | None
+    """Bootstrap interval."""
     n_labelled: int
     confusion: dict[str, dict[str, int]]
     """Gold label → verdict, or `NONE` → rows."""
     labels: tuple[LabelMetrics, ...]
+    calibration: Calibration | None
+    """None where no labelled row has scores."""
     rows: int
     ok: int
     too_long: int
@@ -56,88 +62,49 @@ class TaskMetrics:
     """Verdict, or `NONE` → rows, with or without a gold label."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Maker:
-    """Rows by who computed them."""
-
-    agent: str
-    host: str
-    device: str
-    engine: str
-    rows: int
-    input_tokens: int
-    output_tokens: int
-
-
-class Tally:
-    """Counts over the parts seen so far."""
-
-    def __init__(self, tasks: Sequence[RunTask]) -> None:
-        self._tasks = {task.number: _TaskTally(task) for task in tasks}
-        self._makers: dict[tuple[str, str, str, str], Counts] = {}
-        self.rows = 0
-
-    def add(self, part: Part) -> None:
-        """Count a part's rows."""
-        self.rows += part.table.num_rows
-        self._tasks[part.task.number].add(part.table)
-        keys = ["agent", "host", "device", "engine"]
-        sums: Any = [("input_tokens", "count"), ("input_tokens", "sum"), ("output_tokens", "sum")]
-        for row in part.table.group_by(keys, use_threads=False).aggregate(sums).to_pylist():
-            key = (row["agent"], row["host"], row["device"], row["engine"])
-            new = [row["input_tokens_count"], row["input_tokens_sum"], row["output_tokens_sum"]]
-            self._makers[key] = self._makers.get(key, np.zeros(3, np.int64)) + np.array(new)
-
-    def task_metrics(self) -> tuple[TaskMetrics, ...]:
-        """Return the statistics of each task, in the run's order."""
-        return tuple(tally.metrics() for _, tally in sorted(self._tasks.items()))
-
-    def makers(self) -> tuple[Maker, ...]:
-        """Return who computed how many rows, by agent."""
-        return tuple(
-            Maker(
-                agent=key[0],
-                host=key[1],
-                device=key[2],
-                engine=key[3],
-                rows=int(counts[0]),
-                input_tokens=int(counts[1]),
-                output_tokens=int(counts[2]),
-            )
-            for key, counts in sorted(self._makers.items())
-        )
-
-
-class _TaskTally:
+class TaskTally:
     """Counts of one task: gold label (last: none of the template's) by verdict (last: none), and statuses."""
 
     def __init__(self, task: RunTask) -> None:
         self._task = task
-        side = len(task.labels) + 1
-        self._counts: Counts = np.zeros((side, side), np.int64)
+        self._side = len(task.labels) + 1
+        self._counts: Counts = np.zeros((self._side, self._side), np.int64)
+        self._calibration = CalibrationTally()
+        self._kinds = KindTally(self._side**2)
         self._rows = self._ok = self._too_long = 0
 
-    def add(self, table: pa.Table) -> None:
-        side = len(self._task.labels) + 1
-        cell = self._index(table["label"]) * side + self._index(table["verdict"])
-        self._counts += np.bincount(cell, minlength=side * side).reshape(side, side)
+    def add(self, part: Part) -> Outcomes:
+        """Count a part's rows; return which of the labelled ones are right."""
+        table = part.table
+        gold, verdict = self._index(table["label"]), self._index(table["verdict"])
+        cells = gold * self._side + verdict
+        self._counts += np.bincount(cells, minlength=self._side**2).reshape(self._side, self._side)
+        self._kinds.add(table, cells)
         self._rows += table.num_rows
         self._ok += _count(table["status"], Status.OK)
         self._too_long += _count(table["status"], Status.TOO_LONG)
+        is_labelled = gold < len(self._task.labels)
+        is_right = (gold == verdict)[is_labelled]
+        self._calibration.add(self._scores(table)[is_labelled], verdict[is_labelled], is_right=is_right)
+        return Outcomes(rows=part.rows[is_labelled], is_right=is_right)
 
     def metrics(self) -> TaskMetrics:
+        """Return the statistics of the rows so far."""
         labelled = self._counts[:-1]
         correct, n_labelled = int(np.trace(labelled)), int(labelled.sum())
-        labels = per_label(self._task.labels, labelled) if n_labelled else ()
+        of_f1 = _f1_intervals(labelled) if n_labelled else []
+        labels = _per_label(self._task.labels, labelled, of_f1[1:]) if n_labelled else ()
         return TaskMetrics(
             model=self._task.task.model,
             template=self._task.task.template,
             accuracy=correct / n_labelled if n_labelled else None,
             ci95=wilson(correct, n_labelled) if n_labelled else None,
             macro_f1=float(np.mean([label.f1 for label in labels])) if labels else None,
+            macro_f1_ci95=of_f1[0] if of_f1 else None,
             n_labelled=n_labelled,
             confusion={gold: self._named(row) for gold, row in zip(self._task.labels, labelled, strict=True)},
             labels=labels,
+            calibration=self._calibration.result(),
             rows=self._rows,
             ok=self._ok,
             too_long=self._too_long,
@@ -145,17 +112,27 @@ class _TaskTally:
             verdicts=self._named(self._counts.sum(axis=0)),
         )
 
+    def kinds(self) -> TaskKinds:
+        """Return the kinds of makers that worked on it."""
+        task = self._task.task
+        kinds = tuple(self._kinds.kinds([*self._task.labels, NONE]))
+        return TaskKinds(model=task.model, template=task.template, kinds=kinds)
+
     def _index(self, values: "pa.ChunkedArray[Any]") -> Counts:
         """Return each value's position among the labels; one beyond for all else."""
         found: Any = pc.index_in(values, value_set=pa.array(self._task.labels, pa.string()))
         index: Counts = found.fill_null(len(self._task.labels)).to_numpy().astype(np.int64)
         return index
 
+    def _scores(self, table: pa.Table) -> Rates:
+        """Return the labels' scores, (row, label); NaN where there are none."""
+        return np.column_stack([table[SCORE + label].to_numpy().astype(np.float64) for label in self._task.labels])
+
     def _named(self, counts: Counts) -> dict[str, int]:
         return dict(zip([*self._task.labels, NONE], counts.tolist(), strict=True))
 
 
-def wilson(correct: int, n_rows: int) -> tuple[float, float]:
+def wilson(correct: int, n_rows: int) -> Interval:
     """Return Wilson's score interval of a proportion, at 95 %."""
     from scipy.stats import binomtest  # 0.3 s, and needless where nothing is labelled
 
@@ -163,24 +140,22 @@ def wilson(correct: int, n_rows: int) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
-def per_label(labels: Sequence[str], counts: Counts) -> tuple[LabelMetrics, ...]:
-    """Return precision, recall and F1 of each label from counts of gold label by verdict (last: none).
+def _f1_intervals(labelled: Counts) -> list[Interval]:
+    """Return the intervals of macro-F1, then of each label's F1."""
 
-    What would divide by zero is 0: a label that no row has, or that was never the verdict.
-    """
-    from sklearn.metrics import precision_recall_fscore_support  # 1 s, and needless where nothing is labelled
+    def f1(drawn: Counts) -> Rates:
+        of_label = label_rates(drawn)[2]  # (resample, label)
+        return np.column_stack([of_label.mean(axis=1), of_label])
 
-    gold, verdict = np.indices(counts.shape)
-    scores = precision_recall_fscore_support(
-        gold.ravel(),
-        verdict.ravel(),
-        labels=range(len(labels)),
-        sample_weight=counts.ravel(),
-        zero_division=0,
-    )
+    return intervals(labelled, f1)
+
+
+def _per_label(labels: Sequence[str], labelled: Counts, of_f1: Sequence[Interval]) -> tuple[LabelMetrics, ...]:
+    rates = label_rates(labelled).T.tolist()
+    support = labelled.sum(axis=1).tolist()
     return tuple(
-        LabelMetrics(label=label, precision=float(p), recall=float(r), f1=float(f), support=int(n))
-        for label, p, r, f, n in zip(labels, *scores, strict=True)
+        LabelMetrics(label=label, precision=precision, recall=recall, f1=f1, f1_ci95=interval, support=n)
+        for label, (precision, recall, f1), interval, n in zip(labels, rates, of_f1, support, strict=True)
     )
 
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from fsctx.coordinator.collect.collect import Summary
 from fsctx.coordinator.collect.metrics import NONE, TaskMetrics
+from fsctx.coordinator.collect.standing import standings
 
 PLAIN_WIDTH = 200
 """Where there is no terminal, lines are not cut to fit one."""
@@ -71,12 +72,25 @@ def _confusion(task: TaskMetrics, console: Console) -> Table:
     return table
 
 
+def _best(summary: Summary) -> str:
+    """Say which task is best and how many may be as good."""
+    best, *others = (standing for standing in standings(summary) if standing.rank)
+    compared = [standing.versus_best for standing in others if standing.versus_best]
+    worse = sum(pair.is_real for pair in compared)
+    return (
+        f"Best: {best.task.model}, {best.task.template}; {worse:,} of {len(others):,} others are worse for real, "
+        f"{len(compared) - worse:,} may be as good (McNemar's test, corrected by Holm)."
+    )
+
+
 def _table(console: Console) -> Table:
     return Table() if console.is_terminal else Table(box=None, pad_edge=False)
 
 
 def _closing(summary: Summary) -> Iterator[str]:
     yield ""
+    if summary.comparisons:
+        yield _best(summary)
     if len(summary.tasks) > MAX_DETAILED:
         yield f"Details of {len(summary.tasks) - MAX_DETAILED} more tasks: --json or --report."
     for failure in summary.failures[:MAX_FAILURES]:
