@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 MODEL := .model/SmolLM2-135M-Instruct.Q4_1.gguf
 DEMO := demo-run
 
-.PHONY: help setup demo test simulate test-crash test-site test-site-quick test-condor test-slurm check format bench clean
+.PHONY: help setup demo test simulate test-crash test-site test-site-quick test-condor test-slurm test-gridengine check format bench clean
 .DEFAULT_GOAL := help
 
 help:            ## what there is
@@ -70,6 +70,9 @@ test-condor: $(VENV)/.condor  ## pilots on a real HTCondor pool on this machine 
 
 test-slurm: $(READY)  ## pilots on a real Slurm cluster on this machine (root)
 	$(BIN)/python -m pytest tests/site -m 'slurm and not condor' -rs --durations=8
+
+test-gridengine: $(READY)  ## pilots on a real Grid Engine on this machine (root)
+	$(BIN)/python -m pytest tests/site -m gridengine -rs --durations=5
 
 check: $(READY)  ## style, types, layers
 	$(BIN)/ruff check .

@@ -202,6 +202,16 @@ def slurm(*, nodes: str, name: str = "slurm", port: int = 26917) -> Iterator[Bed
 
 
 @contextmanager
+def gridengine() -> Iterator[Bed]:
+    """Bring a Grid Engine of one node up."""
+    state = Path("/var/lib/fsctx-gridengine")
+    environ = {"SGE_STATE": str(state), "SGE_BIND": _bound()}
+    script = Path(__file__).with_name("gridengine.sh")
+    with _up("gridengine", script, "install", environ, state, _within("/usr/bin:/bin")) as bed:
+        yield bed
+
+
+@contextmanager
 def _up(
     batch: str, script: Path, fetch: str, environ: dict[str, str], state: Path, within: tuple[str, ...]
 ) -> Iterator[Bed]:
