@@ -244,8 +244,9 @@ def _fetch(batch: str, script: Path, action: str, environ: dict[str, str]) -> No
 def _check_visible(bed: Bed) -> None:
     """Jobs run as another user, who must see interpreter and checkout."""
     said = bed.user(sys.executable, "-c", "import fsctx; print('sees', fsctx.__file__)", code=None)
-    if not re.search(rf"sees {re.escape(str(CHECKOUT))}/", said):
+    if "sees " not in said:
         pytest.skip(f"the jobs' user cannot use {sys.executable} with {CHECKOUT}: {said.strip()[-200:]}")
+    assert re.search(rf"sees {re.escape(str(CHECKOUT))}/", said), f"the jobs' user sees another fsctx: {said}"
 
 
 def _bound() -> str:

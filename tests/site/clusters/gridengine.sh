@@ -5,7 +5,7 @@
 #
 # Debian's packages are unpacked into a folder of their own: nothing is installed. sge_qmaster and sge_execd run in mount,
 # process, host name and network namespaces, so that one kill of the first process ends them and every job.
-# root may do everything, the jobs' user nothing but submit. The node has 4 slots and 2 gpu, which are a number only.
+# The node has 4 slots and 2 gpu, which are a number only.
 set -euo pipefail
 
 CACHE=${SGE_CACHE:-/var/cache/fsctx-gridengine}
@@ -31,6 +31,7 @@ init_pid() {
 }
 
 fetch() {
+    command -v ip >/dev/null || die "there is no ip here: install iproute2"
     [[ ! -e $CACHE/usr ]] || return 0
     command -v apt-get >/dev/null || die "no apt-get to fetch ${PACKAGES[*]}"
     local new=$CACHE.new
@@ -44,7 +45,7 @@ fetch() {
 }
 
 write_configuration() {
-    local cell=$STATE/root/default/common file
+    local cell=$STATE/root/default/common
     cp -a "$CACHE/var/lib/gridengine" "$STATE/root"
     mkdir -p "$cell" "$STATE"/{spool,spool/qmaster,spool/qmaster/job_scripts,spool/execd,spool/db,conf}
     echo "$NODE" >"$cell/act_qmaster"
@@ -68,7 +69,7 @@ share=/usr/share/gridengine
 \$lib/spooldefaults managers root
 export SGE_ND=1
 set -m
-/usr/sbin/sge_qmaster & /usr/bin/true
+/usr/sbin/sge_qmaster &
 for k in \$(seq 100); do qconf -sh >/dev/null 2>&1 && break; sleep 0.1; done
 qconf -as $NODE
 qconf -sc | sed 's/^#.*//' >$STATE/conf/complexes
@@ -82,7 +83,7 @@ qconf -sq | sed -e 's/^qname .*/qname all.q/' -e 's/^hostlist .*/hostlist $NODE/
     -e 's|^tmpdir .*|tmpdir /tmp|' -e 's/^notify .*/notify 00:00:10/' -e 's/^rerun .*/rerun TRUE/' \
     -e 's/^load_thresholds .*/load_thresholds NONE/' -e 's/^pe_list .*/pe_list NONE/' >$STATE/conf/queue
 qconf -Aq $STATE/conf/queue
-/usr/sbin/sge_execd & /usr/bin/true
+/usr/sbin/sge_execd &
 trap 'kill -TERM \$(jobs -p); exit 0' TERM
 while :; do sleep 3600 & wait \$!; done
 INIT
