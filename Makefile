@@ -9,11 +9,11 @@ READY := $(VENV)/.ready
 MODEL := .model/SmolLM2-135M-Instruct.Q4_1.gguf
 DEMO := demo-run
 
-.PHONY: help setup demo test simulate test-crash test-browser test-site test-site-quick test-condor test-slurm check format bench clean
+.PHONY: help setup demo test simulate test-crash test-browser test-site test-site-quick test-condor test-slurm test-gridengine check format bench clean
 .DEFAULT_GOAL := help
 
 help:            ## what there is
-	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*##/\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*##/\t/' | expand -t 17
 
 # Where Debian's python3-venv is missing, a venv without pip is made; once it is there, pip is added.
 $(BIN)/pip:
@@ -59,20 +59,23 @@ $(VENV)/.site: $(READY)
 	@touch $@
 
 test-site: $(VENV)/.site  ## the laws on real network filesystems (root; says which packages are missing)
-	$(BIN)/python -m pytest tests/site -m site --durations=12 -s
+	$(BIN)/python -m pytest tests/site -m site -rs --durations=12 -s
 
 test-site-quick: $(VENV)/.site  ## the same where that is up within seconds: stale FUSE, NFS
-	$(BIN)/python -m pytest tests/site -m site_quick --durations=6 -s
+	$(BIN)/python -m pytest tests/site -m site_quick -rs --durations=6 -s
 
 $(VENV)/.condor: $(READY)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[htcondor]'
 	@touch $@
 
 test-condor: $(VENV)/.condor  ## pilots on a real HTCondor pool on this machine (root)
-	$(BIN)/python -m pytest tests/site/test_condor.py -m condor --durations=12
+	$(BIN)/python -m pytest tests/site -m condor -rs --durations=12
 
 test-slurm: $(READY)  ## pilots on a real Slurm cluster on this machine (root)
-	$(BIN)/python -m pytest tests/site/test_slurm.py -m slurm --durations=8
+	$(BIN)/python -m pytest tests/site -m 'slurm and not condor' -rs --durations=8
+
+test-gridengine: $(READY)  ## pilots on a real Grid Engine on this machine (root)
+	$(BIN)/python -m pytest tests/site -m gridengine -rs --durations=5
 
 check: $(READY)  ## style, types, layers
 	$(BIN)/ruff check .

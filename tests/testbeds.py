@@ -7,3 +7,4 @@ FOLDER = Path(os.environ.get("FSCTX_TESTBEDS") or Path(__file__).parents[2] / "s
 """Beside the checkout, unless $FSCTX_TESTBEDS says where."""
 
 SHARED_FILESYSTEMS = FOLDER / "sharedfs"
+BATCH_SYSTEMS = FOLDER / "condor"

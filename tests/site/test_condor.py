@@ -145,6 +145,21 @@ def test_a_model_too_large_for_every_gpu_is_told_before_anything_is_queued(pool:
     assert "2 pilot(s) that waited were taken out" in run.fsctx("stop")
 
 
+def test_a_user_who_may_only_look_is_told_so_in_a_line(pool: Bed) -> None:
+    run = pool.make_run("denied", rows=2, unit_rows=2)
+    tokens = pool.shared / "tokens"
+    make = 'mkdir -m 700 "$0" && umask 077 && condor_token_create -identity pilot@pool.test -authz READ > "$0/read"'
+    pool.call("root", "sh", "-c", f'{make} && chown -R pilot: "$0"', str(tokens))
+    words = ("-m", "fsctx", "submit", run.folder, "--batch", "htcondor", "-n", "2", "--", "--engine", "fake")
+    said = pool.user("env", f"_CONDOR_SEC_TOKEN_DIRECTORY={tokens}", sys.executable, *words, code=2)
+    assert ("DENIED" in said, "nothing was queued" in said, said.count("\n")) == (True, True, 1)
+    as_root = pool.call(
+        "root", "env", *pool.within[:-1], sys.executable, *words, code=2
+    )  # known by the system, no token
+    assert ('owner to "root" is not permitted' in as_root, as_root.count("\n")) == (True, 1)
+    assert run.jobs() == []
+
+
 def test_a_run_completes_while_another_users_jobs_evict_its_pilots() -> None:
     nodes = "n1:2:4096:2xA100 n2:2:4096:2xL4"
     with beds.condor(nodes=nodes, name="rival", port=19818) as pool:

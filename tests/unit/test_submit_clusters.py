@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -139,7 +140,7 @@ def test_words_are_quoted_as_condor_submit_reads_them(words: list[str], quoted: 
 
 @pytest.mark.parametrize(
     ("settings", "what"),
-    [({"environment": "A='b"}, "check its quotes"), ({"gpu_memory_mb": "20G"}, "must be a number of MiB")],
+    [({"environment": "A='b"}, "check its form and quotes"), ({"gpu_memory_mb": "20G"}, "must be a number of MiB")],
 )
 def test_a_setting_that_makes_no_sense_is_refused(settings: dict[str, str], what: str) -> None:
     with pytest.raises(InputError, match=what):
@@ -191,6 +192,7 @@ def test_grid_engine_gets_an_array_that_comes_back_and_is_warned() -> None:
         "-j y",
         "-o /shared/run/logs/s-1/$TASK_ID.log",
     ]
+    assert text.endswith("--since-order 3 --walltime 7200 --save-every 20 'it'\"'\"'s'\n")
     with pytest.raises(InputError, match="no spaces or quotes in paths"):
         GridEngine(Templates()).render(REQUEST, {})
 
@@ -217,6 +219,32 @@ def test_a_filesystem_that_no_machine_shares_is_an_objection() -> None:
     found = condor(access).objections(REQUEST, {})
     assert ["my-laptop (they are in: pool)" in line for line in found] == [True]
     assert condor(access).objections(REQUEST, {"shared_where": "HasMyFilesystem"}) == []
+
+
+def test_what_grid_engine_has_no_queue_for_is_an_objection() -> None:
+    def qsub(command: Sequence[str], text: str) -> str:
+        assert (list(command), text.count("#$ -l gpu=1")) == (["qsub", "-w", "v"], 1)
+        raise Refused("qsub: verification: no suitable queues")
+
+    said = GridEngine(Templates(), call=qsub).objections(PLAIN, {})
+    assert said == ["Grid Engine would not run these pilots (qsub: verification: no suitable queues)"]
+    assert GridEngine(Templates(), call=FakeCommands()).objections(PLAIN, {}) == ()
+
+
+@pytest.mark.parametrize(("time", "walltime_s"), [("90", 90), ("1:0:1", 3601)])
+def test_a_grid_engine_pilot_knows_its_time(time: str, walltime_s: int) -> None:
+    assert f" --walltime {walltime_s} " in GridEngine(Templates()).render(PLAIN, {"h_rt": time})
+
+
+def test_a_time_that_is_none_is_refused() -> None:
+    with pytest.raises(InputError, match="'2:00' is neither seconds nor H:M:S"):
+        GridEngine(Templates()).render(PLAIN, {"h_rt": "2:00"})
+
+
+def test_the_last_words_of_qsub_are_not_that_it_exits() -> None:
+    command = ["sh", "-c", "echo 'Unable to run job: unknown resource \"tpu\"' >&2; echo Exiting. >&2; exit 1"]
+    with pytest.raises(Refused, match=r'^sh: Unable to run job: unknown resource "tpu"$'):
+        call(command)
 
 
 def test_gpus_of_different_kinds_are_found_in_their_slots_ad() -> None:

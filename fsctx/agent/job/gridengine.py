@@ -1,12 +1,7 @@
-"""A Grid Engine job: the environment, and the file that the shepherd leaves on the node."""
-
-import re
+"""A Grid Engine job, by its environment. The limit on its time is nowhere in it: the submit template passes it on."""
 
 from fsctx.agent.job.seen import Seen, to_gpus, to_int
 from fsctx.protocol.jobs import Job
-
-_LIMIT = re.compile(r"^[hs]_rt=(\d+)$", re.M)
-"""Hard and soft limit on the run time, in seconds; `INFINITY` where there is none."""
 
 
 def gridengine_job(seen: Seen) -> Job | None:
@@ -23,13 +18,5 @@ def gridengine_job(seen: Seen) -> Job | None:
         gpus=to_gpus(seen.first("CUDA_VISIBLE_DEVICES", "SGE_HGR_gpu")),
         cores=seen.number("NSLOTS"),
         scratch=seen.first("TMPDIR"),
-        left_s=_left_s(seen),
         n_earlier_starts=seen.number("RESTARTED") or 0,
     )
-
-
-def _left_s(seen: Seen) -> float | None:
-    spool = seen.environ.get("SGE_JOB_SPOOL_DIR")
-    limits = [int(limit) for limit in _LIMIT.findall((seen.read(f"{spool}/config") if spool else None) or "")]
-    limits = [limit for limit in limits if limit > 0]
-    return max(0.0, min(limits) - seen.age_s) if limits else None

@@ -49,7 +49,10 @@ def attempt(command: Sequence[str], *, call: Call = call) -> None:
 
 
 def last_words(said: str) -> str:
-    """Return what a command said in one line: the lines that speak of an error, else the last one."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    """Return what a command said in one line: the lines that speak of an error, else the last one.
+
+    qsub's last line is that it is exiting.
+    """
+    lines = [line.strip() for line in said.splitlines() if line.strip() not in ("", "Exiting.")]
     errors = [line for line in lines if "error" in line.lower() or "invalid" in line.lower()]
     return "; ".join(_PREFIX.sub("", line).rstrip(" :.") for line in errors[:2] or lines[-1:])

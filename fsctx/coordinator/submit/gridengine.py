@@ -45,7 +45,11 @@ class GridEngine:
         return self._templates.render(_TEMPLATE, facts, settings)
 
     def objections(self, request: PilotRequest, settings: Mapping[str, str]) -> Sequence[str]:
-        """See `BatchSystem.objections`; Grid Engine itself refuses what no queue can give (`-w e`)."""
+        """See `BatchSystem.objections`: what Grid Engine says to such a job if all its hosts were free."""
+        try:
+            self._call(["qsub", "-w", "v"], self.render(request, settings))
+        except Refused as error:
+            return [f"Grid Engine would not run these pilots ({error})"]
         return ()
 
     def submit(self, store: Store, request: PilotRequest, text: str) -> Sequence[Pilot]:

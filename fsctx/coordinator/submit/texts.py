@@ -63,8 +63,8 @@ def render(text: str, facts: Mapping[str, object], settings: Mapping[str, str], 
         raise InputError(f"{where}:{error.lineno}: {error.message}: mend the template there") from None
     except TemplateError as error:
         raise InputError(f"{where}: {error}: pass it with --set KEY=VALUE") from None
-    except ValueError as error:  # quotes that do not close, in a setting that is words
-        raise InputError(f"{where}: a setting cannot be read ({error}): check its quotes") from None
+    except ValueError as error:  # quotes that do not close, in a setting that is words; a time that is none
+        raise InputError(f"{where}: a setting cannot be read ({error}): check its form and quotes") from None
 
 
 def _check_settings(settings: Mapping[str, str], settable: Iterable[str], where: str) -> None:
@@ -93,10 +93,23 @@ def _environment() -> "Environment":
     jinja.filters["quote"] = lambda value: shlex.quote(str(value))
     jinja.filters["quote_all"] = shlex.join
     jinja.filters["words"] = shlex.split
+    jinja.filters["seconds"] = seconds
     jinja.filters["condor"] = condor_text
     jinja.filters["condor_quote"] = condor_quote
     jinja.filters["classad"] = classad_string
     return jinja
+
+
+def seconds(time: str) -> int:
+    """Return how many seconds `SECONDS` or `HOURS:MINUTES:SECONDS` are, as Grid Engine has them (sge_types(1)).
+
+    Raises:
+        ValueError: it is no such time.
+    """
+    parts = str(time).split(":")
+    if len(parts) not in (1, 3) or not all(part.isdecimal() for part in parts):
+        raise ValueError(f"{time!r} is neither seconds nor H:M:S")
+    return sum(int(part) * 60**power for power, part in enumerate(reversed(parts)))
 
 
 def condor_text(value: str) -> str:

@@ -1,7 +1,7 @@
 """Real batch systems of invented nodes on this machine.
 
-The scripts that bring them up lie beside the checkout, in `shared/testbeds/condor`. Each bed has state and ports of its
-own, so that it stands beside another one of the same kind.
+`testbeds` tells where the scripts are that bring them up. Each bed has state and ports of its own, so that it stands
+beside another one, of the same kind too.
 """
 
 import json
@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from testbeds import BATCH_SYSTEMS as SCRIPTS
 
 from fsctx.protocol import agents, names
 from fsctx.protocol.agents import AgentRecord, AgentState, Session
 from fsctx.store import PosixStore
 
 CHECKOUT = Path(__file__).parents[3]
-SCRIPTS = CHECKOUT.parent / "shared/testbeds/condor"
 PATIENCE_S = 120.0
 POLL_S = 0.3
-UP_WITHIN_S = 600
-"""The first time, a tree of packages is fetched."""
+UP_WITHIN_S = 120
+FETCHED_WITHIN_S = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Run:
         return self.bed.fsctx(command, self.folder, *words, code=code)
 
     def submit(self, *words: str, engine: str, agent: tuple[str, ...] = (), code: int = 0) -> str:
-        """Submit pilots with the fake engine; return what was said."""
+        """Submit pilots with an engine; return what was said."""
         environment = f"environment=PYTHONPATH={CHECKOUT} OMP_NUM_THREADS=1"
         asked = ["--batch", self.bed.batch, "--set", environment, *words]
         return self.fsctx("submit", *asked, "--", "--engine", engine, *agent, code=code)
@@ -187,28 +187,41 @@ def condor(*, nodes: str, name: str = "condor", port: int = 19718) -> Iterator[B
     }
     native = "/var/cache/condor-pool/native/bin"
     within = _within(f"{native}:/usr/bin:/bin", CONDOR_CONFIG=f"{state}/client_config")
-    with _up("htcondor", "pool.sh", environ, state, within) as bed:
+    with _up("htcondor", SCRIPTS / "pool.sh", "bootstrap", environ, state, within) as bed:
         yield bed
 
 
 @contextmanager
-def slurm(*, nodes: str) -> Iterator[Bed]:
-    """Bring a Slurm cluster up."""
-    state = Path("/var/lib/fsctx-slurm")
-    environ = {"SLURM_STATE": str(state), "SLURM_PORT": "26917", "SLURM_NODES": nodes, "SLURM_BIND": _bound()}
-    with _up("slurm", "slurm.sh", environ, state, _within("/usr/bin:/bin", SLURM_CONF=f"{state}/slurm.conf")) as bed:
+def slurm(*, nodes: str, name: str = "slurm", port: int = 26917) -> Iterator[Bed]:
+    """Bring a Slurm cluster up; two stand side by side if name and port differ."""
+    state = Path(f"/var/lib/fsctx-{name}")
+    environ = {"SLURM_STATE": str(state), "SLURM_PORT": str(port), "SLURM_NODES": nodes, "SLURM_BIND": _bound()}
+    within = _within("/usr/bin:/bin", SLURM_CONF=f"{state}/slurm.conf")
+    with _up("slurm", SCRIPTS / "slurm.sh", "install", environ, state, within) as bed:
         yield bed
 
 
 @contextmanager
-def _up(batch: str, name: str, environ: dict[str, str], state: Path, within: tuple[str, ...]) -> Iterator[Bed]:
-    script = SCRIPTS / name
+def gridengine() -> Iterator[Bed]:
+    """Bring a Grid Engine of one node up."""
+    state = Path("/var/lib/fsctx-gridengine")
+    environ = {"SGE_STATE": str(state), "SGE_BIND": _bound()}
+    script = Path(__file__).with_name("gridengine.sh")
+    with _up("gridengine", script, "install", environ, state, _within("/usr/bin:/bin")) as bed:
+        yield bed
+
+
+@contextmanager
+def _up(
+    batch: str, script: Path, fetch: str, environ: dict[str, str], state: Path, within: tuple[str, ...]
+) -> Iterator[Bed]:
     if os.geteuid() != 0:
         pytest.skip(f"{batch} on this machine needs root: its nodes are namespaces")
     if not script.exists():
-        pytest.skip(f"{batch} on this machine needs {script}")
+        pytest.skip(f"{batch} on this machine needs {script} (FSCTX_TESTBEDS says where such scripts are)")
     if not shutil.which("unshare"):
         pytest.skip(f"{batch} on this machine needs unshare: install util-linux")
+    _fetch(batch, script, fetch, environ)
     bed = Bed(batch=batch, script=script, environ=environ, shared=state / "shared", within=within)
     try:
         bed.call("up")
@@ -218,11 +231,22 @@ def _up(batch: str, name: str, environ: dict[str, str], state: Path, within: tup
         bed.call("down", code=None)
 
 
+def _fetch(batch: str, script: Path, action: str, environ: dict[str, str]) -> None:
+    """Have the packages fetched, the first time. Where they cannot be had nothing is tested."""
+    command = ["timeout", str(FETCHED_WITHIN_S), str(script), action]
+    done = subprocess.run(
+        command, env={**os.environ, **environ}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        pytest.skip(f"the packages of {batch} cannot be had (exit {done.returncode}): {done.stderr.strip()[-300:]}")
+
+
 def _check_visible(bed: Bed) -> None:
     """Jobs run as another user, who must see interpreter and checkout."""
     said = bed.user(sys.executable, "-c", "import fsctx; print('sees', fsctx.__file__)", code=None)
-    if not re.search(rf"sees {re.escape(str(CHECKOUT))}/", said):
+    if "sees " not in said:
         pytest.skip(f"the jobs' user cannot use {sys.executable} with {CHECKOUT}: {said.strip()[-200:]}")
+    assert re.search(rf"sees {re.escape(str(CHECKOUT))}/", said), f"the jobs' user sees another fsctx: {said}"
 
 
 def _bound() -> str:

@@ -40,7 +40,7 @@ class Client:
 
     def start(self, *command: str) -> "subprocess.Popen[str]":
         """Start a Python program there. Its standard input ends with the returned process."""
-        scratch = "/run" if self.frozen_by else f"{self.mount}-cache"
+        scratch = "/run/cache" if self.frozen_by else f"{self.mount}-cache"
         environ = ["env", "OMP_NUM_THREADS=1", f"PYTHONPATH={TESTS.parent}:{TESTS}", f"FSCTX_CACHE={scratch}"]
         return subprocess.Popen(
             [*self.prefix, *environ, sys.executable, *command],
