@@ -123,14 +123,14 @@ class NodeCache:
         self._pins.release()
 
     def entries(self) -> list[Entry]:
-        """Return what is in the cache, longest unused first. Where there is no cache, none is made.
+        """Return what is in the cache, longest unused first. Makes nothing, in whatever folder this is.
 
         Raises:
             InputError: the folder cannot be used as a cache.
         """
         if not os.path.lexists(self.root):
             return []
-        self._folders.prepare()
+        self._folders.check()
         with refusals(self.root):
             return self._folders.entries()
 

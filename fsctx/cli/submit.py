@@ -1,5 +1,6 @@
 """`fsctx submit`."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,7 +127,7 @@ def _start(
     if "--doctor" in agent_options:
         click.echo(f"what they find: in the log of the first of them, and in {store.root}/{names.DOCTOR} for agents")
     else:
-        click.echo(f"see them work: fsctx status {store.root} --watch")
+        click.echo(f"see them work: fsctx status {shlex.quote(str(store.root))} --watch")
 
 
 def _keep(
@@ -159,8 +160,6 @@ def _write_dag(
     agent_options: tuple[str, ...],
     asked: dict[str, Any],
 ) -> None:
-    import shlex
-
     from fsctx.coordinator.submit import dag
     from fsctx.coordinator.submit.bootstrap import choose_environment, interpreter
     from fsctx.errors import InputError
