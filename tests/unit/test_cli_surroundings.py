@@ -9,6 +9,7 @@ import pytest
 from fabricate import FabricatedRun, fabricate
 
 from fsctx.cache import NodeCache
+from fsctx.protocol import names
 
 
 @pytest.fixture
@@ -58,3 +59,11 @@ def test_the_next_command_can_be_pasted_where_a_path_has_spaces(run: FabricatedR
     done = shell('fsctx collect "$1" -o "$1/../out.csv"', run.root)
     assert done.returncode == 3
     assert f"`fsctx status '{run.root}'`" in done.stderr
+
+
+def test_a_run_that_lost_the_record_of_its_model_is_damaged(run: FabricatedRun) -> None:
+    (record,) = (run.root / names.CONTEXTS).iterdir()
+    record.unlink()
+    done = shell('fsctx agent "$1"', run.root)
+    assert done.returncode == 4
+    assert f"{record} is gone" in done.stderr
