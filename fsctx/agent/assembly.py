@@ -55,6 +55,8 @@ class Parts:
     engine_for: Callable[[Context], Engine]
     fetch: Source
     say: Say
+    mend: Callable[[Context], bool] = lambda _: False
+    """See `Residency.mend`."""
     on_node: Callable[[], Collection[str]] = tuple
     """Returns the contexts whose files are on this node."""
 
@@ -69,6 +71,7 @@ def assemble(parts: Parts) -> Loop:
         mode=options.context,
         engine_for=parts.engine_for,
         fetch=parts.fetch,
+        mend=parts.mend,
         on_node=parts.on_node,
         clock=world.clock,
     )

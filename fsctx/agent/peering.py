@@ -21,7 +21,8 @@ from fsctx.cache.peers.server import PeerServer
 from fsctx.cache.peers.transit import Patience
 from fsctx.cache.root import prepare_root
 from fsctx.errors import FsctxError, StoreError
-from fsctx.protocol import leases, names, peers
+from fsctx.protocol import agents, leases, names, peers
+from fsctx.protocol.agents import AgentState
 from fsctx.protocol.manifest import Context
 from fsctx.protocol.peers import PeerRecord
 from fsctx.store import Store
@@ -163,7 +164,9 @@ def _start(parts: PeeringParts, address: str) -> Peering:
 def _sources(parts: PeeringParts, board: Board, secret: str) -> Sources:
     options, world, chance = parts.options, parts.world, Random(board.record.agent)
     return Sources(
-        neighbours=Neighbours(store=parts.store, me=board.record, chance=chance, clock=world.clock),
+        neighbours=Neighbours(
+            store=parts.store, me=board.record, chance=chance, clock=world.clock, pulse=_pulse_in(parts)
+        ),
         connect=lambda peer: PeerClient(peer, secret),
         slots=_slots(parts, chance),
         clock=world.clock,
@@ -172,6 +175,19 @@ def _sources(parts: PeeringParts, board: Board, secret: str) -> Sources:
         tend=board.tell_in_time,
         patience=Patience() if options.peer_wait_s is None else Patience.within(options.peer_wait_s),
     )
+
+
+def _pulse_in(parts: PeeringParts) -> Callable[[str], int | None]:
+    """Return what tells how far an agent's heartbeat is; None for one that left or is known to be dead."""
+
+    def pulse(agent: str) -> int | None:
+        session, record = agents.read_session(parts.store, agent), agents.read_agent(parts.store, agent)
+        is_gone = session is not None and session.state == AgentState.LEFT
+        if is_gone or (record is not None and parts.world.is_dead(record)):
+            return None
+        return -1 if session is None else session.counter
+
+    return pulse
 
 
 def _slots(parts: PeeringParts, chance: Random) -> TransferSlots:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from fsctx.agent.engines.base import Bound, BoundTask, Engine, Model
 from fsctx.cache import Fetched
+from fsctx.errors import EngineError, Misconfigured
 from fsctx.protocol.manifest import Context, Task
 from fsctx.templates.model import Template
 
@@ -42,6 +43,8 @@ class Residency:
     fetch: Callable[[Context, Engine], Fetched]
     """Brings the files to the node, or says where they are."""
     clock: Callable[[], float]
+    mend: Callable[[Context], bool] = lambda _: False
+    """Compares what this node has of a context, and tells whether it was damaged and is to be fetched again."""
     on_node: Callable[[], Collection[str]] = tuple
     """Returns the contexts whose files are on this node."""
     engine: str = ""
@@ -87,7 +90,16 @@ class Residency:
             model.close()
 
     def _load(self, context: Context, on_step: Callable[[str], None]) -> tuple[Fetched, float]:
+        """Fetch and load; once more where it was the files on this node that could not be loaded."""
         self.drop()
+        try:
+            return self._load_once(context, on_step)
+        except (EngineError, Misconfigured):
+            if self.mode == ContextMode.AGNOSTIC or not self.mend(context):
+                raise
+        return self._load_once(context, on_step)
+
+    def _load_once(self, context: Context, on_step: Callable[[str], None]) -> tuple[Fetched, float]:
         on_step("fetching")
         engine = self.engine_for(context)
         fetched = self.fetch(context, engine)

@@ -17,12 +17,13 @@ from fsctx.protocol.manifest import Context
 Source = Callable[[Context, Engine], Fetched]
 
 
-def source_of_files(options: AgentOptions, *, say: Callable[[str], None], bring: Bring = from_origin) -> Source:
+def source_of_files(
+    options: AgentOptions, cache: NodeCache, *, say: Callable[[str], None], bring: Bring = from_origin
+) -> Source:
     """Return what brings a context's files to the node, or, context-agnostic, says where they are."""
     in_place = InPlace()
     if options.context == ContextMode.AGNOSTIC:
         return lambda context, _engine: _use(in_place, context)
-    cache = NodeCache(options.cache, quota_bytes=options.cache_quota_bytes)
     network = network_of(options.cache)
     if network is not None:
         say(f"the cache {options.cache} is on a shared filesystem ({network}): pass --cache DIR on the node's own disk")

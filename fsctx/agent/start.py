@@ -13,8 +13,7 @@ from fsctx import __version__
 from fsctx.agent import host
 from fsctx.agent.assembly import BEATS_PER_TTL, Parts, Say, assemble
 from fsctx.agent.device import DeviceInfo, find_device
-from fsctx.agent.engines.base import Engine
-from fsctx.agent.engines.choose import check_engine, make_engine
+from fsctx.agent.engines.choose import check_engine, engines
 from fsctx.agent.events import EventLog
 from fsctx.agent.gpus.fit import check_fits, holders_of, least_bytes
 from fsctx.agent.heartbeat import Heartbeat
@@ -28,6 +27,7 @@ from fsctx.agent.runfiles import RunFiles, check_still_there, read_run
 from fsctx.agent.sources import contexts_on_node, source_of_files
 from fsctx.agent.unfit import Blame
 from fsctx.agent.world import World
+from fsctx.cache import NodeCache
 from fsctx.cache.chunks import Bring
 from fsctx.cache.engines import keep_on_node
 from fsctx.cache.origin import from_origin
@@ -37,7 +37,7 @@ from fsctx.protocol import codec, names, orders, processes
 from fsctx.protocol.agents import AgentRecord, AgentState, Session
 from fsctx.protocol.facts import read_facts
 from fsctx.protocol.hosts import HostFailure
-from fsctx.protocol.manifest import Context, read_environments
+from fsctx.protocol.manifest import read_environments
 from fsctx.store import PosixStore
 from fsctx.store.counting import Budget, CountingSystem, Meter
 from fsctx.store.system import System
@@ -107,14 +107,16 @@ def _work(start: _Start) -> int:
         heartbeat.start(start.leaving.hear)
         heartbeat.count(start_s=start.world.clock() - start.began_s)
         with _peering(start, heartbeat, address) as bring:
+            cache = NodeCache(options.cache, quota_bytes=options.cache_quota_bytes)
             parts = Parts(
                 run=start.run,
                 options=options,
                 world=start.world,
                 heartbeat=heartbeat,
                 leaving=start.leaving,
-                engine_for=_engines(options, device),
-                fetch=source_of_files(options, say=start.say, bring=bring),
+                engine_for=engines(options.engine, device=device.spec, dtype=options.dtype),
+                fetch=source_of_files(options, cache, say=start.say, bring=bring),
+                mend=cache.mend,
                 on_node=contexts_on_node(options),
                 say=start.say,
             )
@@ -183,18 +185,6 @@ def _patience(leaving: Leaving, world: World) -> Callable[[float], None]:
             world.sleep(min(left_s, _LOOK_EVERY_S))
 
     return wait
-
-
-def _engines(options: AgentOptions, device: DeviceInfo) -> Callable[[Context], Engine]:
-    """Return what makes each kind of context's engine, once, when it is needed."""
-    made: dict[str, Engine] = {}
-
-    def engine_for(context: Context) -> Engine:
-        if context.kind not in made:
-            made[context.kind] = make_engine(options.engine, device=device.spec, dtype=options.dtype, kind=context.kind)
-        return made[context.kind]
-
-    return engine_for
 
 
 def _leaving(run: RunFiles, options: AgentOptions, place: Place, world: World, began_s: float) -> Leaving:

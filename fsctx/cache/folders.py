@@ -62,6 +62,14 @@ class Folders:
                 (self.root / name).mkdir(mode=0o700, exist_ok=True)
                 check_ours(self.root / name)
 
+    def check(self) -> None:
+        """Look at a root that stands; make nothing in it. Raises like `prepare`."""
+        prepare_root(self.root)
+        with refusals(self.root):
+            for name in FOLDERS:
+                if os.path.lexists(self.root / name):
+                    check_ours(self.root / name)
+
     @contextlib.contextmanager
     def locked(self, path: Path, timeout_s: float = -1) -> Iterator[None]:
         """Hold a lock, which goes with the process that dies.

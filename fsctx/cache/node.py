@@ -16,7 +16,7 @@ from fsctx.cache.layout import Kind, safe_path
 from fsctx.cache.origin import from_origin
 from fsctx.cache.pins import Pins
 from fsctx.cache.room import Room
-from fsctx.errors import Damaged, NoSpace, StoreError
+from fsctx.errors import Damaged, NoSpace, StoreError, Unfit
 from fsctx.protocol.manifest import Context
 
 Source = Literal["node", "peer", "origin"]
@@ -123,14 +123,14 @@ class NodeCache:
         self._pins.release()
 
     def entries(self) -> list[Entry]:
-        """Return what is in the cache, longest unused first. Where there is no cache, none is made.
+        """Return what is in the cache, longest unused first. Makes nothing, in whatever folder this is.
 
         Raises:
             InputError: the folder cannot be used as a cache.
         """
         if not os.path.lexists(self.root):
             return []
-        self._folders.prepare()
+        self._folders.check()
         with refusals(self.root):
             return self._folders.entries()
 
@@ -141,6 +141,22 @@ class NodeCache:
         was converted is converted again.
         """
         return [self._verify(entry) for entry in self.entries() if entry.is_whole]
+
+    def mend(self, context: Context) -> bool:
+        """Let go of a context, compare all that is here of it with its hashes, and take what is wrong out of use.
+
+        Tells whether something was wrong.
+
+        Raises:
+            Unfit: it is, and another process uses it.
+        """
+        self.release()
+        own = [entry for entry in self.entries() if entry.is_whole and entry.digest == context.digest]
+        wrong = [finding for finding in map(self._verify, own) if finding.problems]
+        if any(finding.is_in_use for finding in wrong):
+            seen = wrong[0].problems[0]
+            raise Unfit(f"{seen}, and other agents use it: `fsctx cache verify` mends it when they are gone")
+        return bool(wrong)
 
     def prune(self, *, unused_s: float = 0.0, digests: frozenset[str] | None = None) -> list[Entry]:
         """Remove folders unused for so long (of these digests alone, if given), and all that was half made.

@@ -1,6 +1,7 @@
 """Where a node's cache is, and whether it may be used."""
 
 import os
+import shlex
 import stat
 import tempfile
 from collections.abc import Mapping
@@ -38,7 +39,9 @@ def prepare_root(root: Path) -> None:
     if others:
         raise InputError(f"cache folder {root} belongs to user {others.pop()}: pass --cache DIR, a folder of your own")
     if seen[1].st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise InputError(f"cache folder {root} is writable by others: run `chmod go-w {root}` or pass --cache DIR")
+        raise InputError(
+            f"cache folder {root} is writable by others: run `chmod go-w {shlex.quote(str(root))}` or pass --cache DIR"
+        )
     if not os.access(root, os.W_OK | os.X_OK):
         raise InputError(f"cache folder {root} cannot be written: pass --cache DIR on the node's disk")
 

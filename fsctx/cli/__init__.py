@@ -1,6 +1,7 @@
 """The command line. Each command's module is imported when the command is called, so `fsctx --help` is quick."""
 
 import importlib
+import os
 import sys
 from collections.abc import Mapping
 
@@ -53,6 +54,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; every error of ours is one line on stderr."""
+    _open_closed_streams()
     try:
         sys.exit(cli(standalone_mode=False) or 0)
     except click.exceptions.Exit as end:
@@ -68,3 +70,19 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(1)
+    except UnicodeEncodeError as error:
+        print(f"fsctx: {error.object!a} cannot be written in this locale: set LC_ALL=C.UTF-8", file=sys.stderr)  # noqa: T201
+        sys.exit(2)
+    except OSError as error:
+        print(f"fsctx: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)  # noqa: T201
+        sys.exit(1)
+
+
+def _open_closed_streams() -> None:
+    """Open what the caller closed (`>&-`): a file of the run would else become standard output."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(fd)
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115

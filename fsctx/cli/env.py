@@ -44,7 +44,7 @@ def pack(output: Path, python: Path, *, as_json: bool) -> None:
     )
     for note in packed.notes:
         click.echo(f"  note: {note}")
-    click.echo(f"Next: fsctx env add RUN {packed.archive}")
+    click.echo(f"Next: fsctx env add RUN {shlex.quote(str(packed.archive))}")
 
 
 @env.command("add")

@@ -1,5 +1,6 @@
 """`fsctx plan`."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -142,7 +143,7 @@ def _as_text(report: "PlanReport") -> Iterator[str]:
         yield from _label_lines(report)
     for note in report.notes:
         yield f"  note: {note}"
-    yield f"Next: fsctx submit {report.folder} --batch local -n 2"
+    yield f"Next: fsctx submit {shlex.quote(str(report.folder))} --batch local -n 2"
 
 
 def _label_lines(report: "PlanReport") -> Iterator[str]:

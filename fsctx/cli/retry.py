@@ -1,5 +1,6 @@
 """`fsctx retry`."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -23,4 +24,4 @@ def retry(run: Path, units: tuple[int, ...]) -> None:
         return
     shown = ", ".join(map(str, done.units[:20])) + (", …" if len(done.units) > 20 else "")
     click.echo(f"put back {len(done.units)} unit(s): {shown}")
-    click.echo(f"agents that are at work take them; else: fsctx submit {run} --batch local -n 1")
+    click.echo(f"agents that are at work take them; else: fsctx submit {shlex.quote(str(run))} --batch local -n 1")

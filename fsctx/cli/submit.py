@@ -1,5 +1,6 @@
 """`fsctx submit`."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 @click.option("-n", "n", type=int, default=None, help="How many pilots to start.")
 @click.option("--keep", type=click.IntRange(min=1), default=None, help="Start as many as are missing to so many.")
 @click.option("--every", type=click.FloatRange(min=1), default=None, help="With --keep: again every so many seconds.")
+@click.option(
+    "--env",
+    "environment",
+    default=None,
+    metavar="DIGEST|NAME",
+    help="The packed environment that pilots bring along; else the run's only one. none: do without.",
+)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the submit template.")
 @click.option("--template-dir", type=click.Path(path_type=Path), default=None, help="Where the site's templates are.")
 @click.option("--force", is_flag=True, help="Queue pilots even where they would never start.")
@@ -46,9 +54,9 @@ def submit(run: Path, *, settings: tuple[str, ...], agent_options: tuple[str, ..
         return
     system = submitting.batch_system(asked["batch"], templates)
     if asked["dry_run"]:
-        _show(store, system, given, agent_options, n=asked["n"] or asked["keep"])
+        _show(store, system, given, agent_options, asked)
     elif asked["keep"] is None:
-        _start(store, system, given, agent_options, n=asked["n"], force=asked["force"])
+        _start(store, system, given, agent_options, asked, n=asked["n"])
     else:
         _keep(store, system, given, agent_options, asked)
 
@@ -64,17 +72,23 @@ def _check_options(asked: dict[str, Any]) -> None:
         raise InputError("--keep asks a batch system what is there: local pilots are started with -n")
     if asked["plan"] is not None and asked["dag"] is None:
         raise InputError("--plan goes with --dag only")
+    if asked["plan"] is not None and asked["environment"] is not None:
+        raise InputError("--env goes with a run that stands: `fsctx env add` makes the environment known to it")
     if asked["dag"] is not None and (asked["batch"] != "htcondor" or asked["keep"] is None):
         raise InputError("--dag goes with --batch htcondor and --keep")
 
 
 def _show(
-    store: "Store", system: "BatchSystem", settings: dict[str, str], agent_options: tuple[str, ...], *, n: int
+    store: "Store",
+    system: "BatchSystem",
+    settings: dict[str, str],
+    agent_options: tuple[str, ...],
+    asked: dict[str, Any],
 ) -> None:
     """Print the text that would be submitted, and on stderr how the batch system is reached."""
     from fsctx.coordinator.submit import submit as submitting
 
-    request = _request(store, batch=system.name, n=n, agent_options=agent_options)
+    request = _request(store, system.name, agent_options, n=asked["n"] or asked["keep"], env=asked["environment"])
     click.echo(submitting.rendered(system, request, settings), nl=False)
     if system.reached:
         click.echo(f"through {system.reached}", err=True)
@@ -85,23 +99,25 @@ def _start(
     system: "BatchSystem",
     settings: dict[str, str],
     agent_options: tuple[str, ...],
+    asked: dict[str, Any],
     *,
     n: int,
-    force: bool,
 ) -> None:
     from fsctx.coordinator.submit import submit as submitting
     from fsctx.errors import InputError
     from fsctx.protocol import names
 
-    request = _request(store, batch=system.name, n=n, agent_options=agent_options)
+    request = _request(store, system.name, agent_options, n=n, env=asked["environment"])
     submitting.rendered(system, request, settings)
     objections = system.objections(request, settings)
-    if objections and not force:
+    if objections and not asked["force"]:
         raise InputError(f"{'; '.join(objections)}; nothing was queued (--force queues pilots all the same)")
     done = submitting.submit(store, system, request, settings, created=_utc())
     jobs = ", ".join(pilot.id for pilot in done.pilots)
     said = f"started {n} pilot(s)" if system.name == "local" else f"queued {n} pilot(s), job {jobs},"
     click.echo(f"{said} as {done.name}; logs in {store.root}/logs")
+    if request.environment:
+        click.echo(f"note: pilots start from the packed environment {request.environment[:12]}")
     for line in (*objections, *(f"left out: {line}" for line in submitting.left_out(done.text))):
         click.echo(f"note: {line}")
     if request.excluded:
@@ -111,7 +127,7 @@ def _start(
     if "--doctor" in agent_options:
         click.echo(f"what they find: in the log of the first of them, and in {store.root}/{names.DOCTOR} for agents")
     else:
-        click.echo(f"see them work: fsctx status {store.root} --watch")
+        click.echo(f"see them work: fsctx status {shlex.quote(str(store.root))} --watch")
 
 
 def _keep(
@@ -129,7 +145,7 @@ def _keep(
     while True:
         missing = find_shortage(store, system, asked["keep"])
         if missing.n:
-            _start(store, system, settings, agent_options, n=missing.n, force=asked["force"])
+            _start(store, system, settings, agent_options, asked, n=missing.n)
         else:
             click.echo(f"nothing to add: {missing.why_none}")
         if missing.is_over or asked["every"] is None:
@@ -144,26 +160,28 @@ def _write_dag(
     agent_options: tuple[str, ...],
     asked: dict[str, Any],
 ) -> None:
-    import shlex
-
     from fsctx.coordinator.submit import dag
+    from fsctx.coordinator.submit.bootstrap import choose_environment, interpreter
     from fsctx.errors import InputError
     from fsctx.protocol.manifest import read_manifest
 
     if asked["plan"] is None:
         read_manifest(store)
+        choose_environment(store, asked["environment"])
     try:
         plan = shlex.split(asked["plan"] or "")
     except ValueError as error:
         raise InputError(f"--plan {asked['plan']}: {error}: check its quotes") from None
     run = str(store.root)
     options = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    if asked["environment"] is not None:
+        options += ["--env", asked["environment"]]
     if asked["template_dir"] is not None:
         options += ["--template-dir", str(asked["template_dir"].absolute())]
     words = ["submit", run, "--batch", "htcondor", "--keep", str(asked["keep"]), "--every", str(asked["every"] or 60)]
     request = dag.DagRequest(
         name=store.root.name,
-        python=_python(),
+        python=interpreter(None),
         plan=() if asked["plan"] is None else ("plan", *plan, "--run", run),
         pilots=(*words, *options, *(["--", *agent_options] if agent_options else [])),
         collect=("collect", run, "-o", f"{asked['dag'].absolute()}/verdicts.parquet"),
@@ -185,11 +203,12 @@ def _environment_of_tools() -> dict[str, str]:
     return {"PATH": "/usr/bin:/bin", **found}
 
 
-def _request(store: "Store", *, batch: str, n: int, agent_options: tuple[str, ...]) -> "PilotRequest":
+def _request(store: "Store", batch: str, agent_options: tuple[str, ...], *, n: int, env: str | None) -> "PilotRequest":
     import os
     import secrets
 
     from fsctx.coordinator.submit.base import PilotRequest
+    from fsctx.coordinator.submit.bootstrap import choose_environment, interpreter
     from fsctx.protocol.hosts import hosts_to_exclude
     from fsctx.protocol.manifest import read_context, read_manifest
     from fsctx.protocol.needs import needs_of
@@ -198,17 +217,20 @@ def _request(store: "Store", *, batch: str, n: int, agent_options: tuple[str, ..
     manifest = read_manifest(store)
     on_gpu = _device_of(store.root, agent_options) != "cpu"
     contexts = [read_context(store, digest) for digest in sorted({task.context for task in manifest.tasks})]
+    environment = choose_environment(store, env)
+    digest = None if environment is None else environment.digest
     return PilotRequest(
         name=f"{batch}-{secrets.token_hex(4)}",
         run=store.root,
         n=n,
         since_order=read_orders(store).last,
-        python=_python(),
+        python=interpreter(digest),
         cores=len(os.sched_getaffinity(0)),
         agent_options=agent_options,
         on_gpu=on_gpu,
-        needs=needs_of(contexts, on_gpu=on_gpu),
+        needs=needs_of(contexts, on_gpu=on_gpu, environment=environment),
         excluded=tuple(hosts_to_exclude(store)),
+        environment=digest,
     )
 
 
@@ -239,12 +261,6 @@ def _settings(given: tuple[str, ...]) -> dict[str, str]:
         if "=" not in setting:
             raise InputError(f"--set {setting}: must be KEY=VALUE")
     return dict(setting.split("=", 1) for setting in given)
-
-
-def _python() -> str:
-    import sys
-
-    return sys.executable
 
 
 def _utc() -> str:

@@ -152,11 +152,14 @@ def read_context(store: Store, digest: str) -> Context:
     """Read a context's record.
 
     Raises:
-        Damaged: it is not the record of this digest, which is the hash of what it says.
+        Damaged: it is gone, or not the record of this digest, which is the hash of what it says.
     """
     name = names.context(digest)
     where = f"{store.root}/{name}"
-    context = codec.decode(store.read(name), Context, where=where)
+    try:
+        context = codec.decode(store.read(name), Context, where=where)
+    except Missing:
+        raise Damaged(f"{where} is gone, and the run needs it: restore it, or plan the run again") from None
     if context.digest != digest or (context.kind != "fake" and digest_of(context) != digest):
         raise Damaged(f"{where} does not say what its digest was made of: restore it, or plan the run again")
     return context

@@ -34,8 +34,8 @@ class Needs:
     disk_mb: int = _DISK_ROOM_MB
 
 
-def needs_of(contexts: Iterable[Context], *, on_gpu: bool) -> Needs:
-    """Return what an agent needs that computes these contexts, one at a time, and caches them all."""
+def needs_of(contexts: Iterable[Context], *, on_gpu: bool, environment: Context | None = None) -> Needs:
+    """Return what an agent needs that computes these contexts, one at a time, and caches them and its environment."""
     found = list(contexts)
     weights = [context.size_bytes / BYTES_PER_PARAM[context.kind] for context in found]
     largest = max(weights, default=0.0)
@@ -43,10 +43,13 @@ def needs_of(contexts: Iterable[Context], *, on_gpu: bool) -> Needs:
     # A GGUF file is unpacked in memory before it is stored; safetensors pass through it on the way to a GPU.
     unpacked = [n for n, context in zip(weights, found, strict=True) if context.kind == "gguf" or not on_gpu]
     memory_mb = max(unpacked, default=0.0) * _CPU_BYTES_PER_PARAM * _OVERHEAD / MB
+    disk_bytes = sum(_disk_bytes(context) for context in found)
+    if environment is not None and environment.environment is not None:
+        disk_bytes += environment.size_bytes + environment.environment.unpacked_bytes
     return Needs(
         gpu_memory_mb=round(gpu_mb + _GPU_ROOM_MB) if on_gpu and largest else 0,
         memory_mb=round(_PROCESS_MB + max(memory_mb, gpu_mb * 0.5 if on_gpu else 0.0)),
-        disk_mb=round(_DISK_ROOM_MB + sum(_disk_bytes(context) for context in found) / MB),
+        disk_mb=round(_DISK_ROOM_MB + disk_bytes / MB),
     )
 
 

@@ -8,14 +8,18 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from e2e.running import finish, n_published, wait_until
 from environments import BASE, PACKAGES, PYTHON, make_venv
 from fabricate import FabricatedRun, fabricate
 
+from fsctx.cli.submit import submit
 from fsctx.coordinator.environment.add import add
 from fsctx.coordinator.environment.pack import pack
 from fsctx.coordinator.submit.bootstrap import pilot_command
+from fsctx.coordinator.submit.record import read_submissions
 from fsctx.protocol import names
+from fsctx.protocol.processes import is_dead
 
 PATIENCE_S = 120
 
@@ -65,6 +69,25 @@ def test_an_agent_runs_from_a_packed_environment_on_a_node_with_only_an_interpre
         [folder / "bin" / "python", "-P", "-c", where], env={}, capture_output=True, text=True, check=True
     )
     assert all(path.startswith(str(folder)) for path in loaded.stdout.split())
+
+
+def test_submitted_pilots_bring_the_runs_only_environment_along(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, cache = fabricate(tmp_path / "run"), tmp_path / "cache"
+    digest = add(run.store, archive, progress=show_nothing).digest
+    monkeypatch.setenv("PYTHONPATH", "/nonexistent")
+    words = ["--batch", "local", "-n", "2", "--", "--engine", "fake", "--cache", str(cache)]
+    done = CliRunner().invoke(submit, [str(run.root), *words])
+    assert digest[:12] in done.output
+    (submission,) = read_submissions(run.store)
+    processes = [pilot.process for pilot in submission.pilots if pilot.process is not None]
+    wait_until(lambda: all(map(is_dead, processes)), timeout_s=PATIENCE_S)
+    logs = [(run.root / pilot.log).read_text() for pilot in submission.pilots if pilot.log]
+    assert n_published(run) == run.geometry.n_units, logs
+    assert sum("unpacked" in log for log in logs) == 1
+    record = json.loads(run.store.read(names.agent_record(run.store.list(names.AGENTS)[0])))
+    assert record["submission"] == submission.name
 
 
 def test_sigterm_reaches_the_agent_which_saves_and_leaves(archive: Path, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ SYSTEM_CALLS = re.compile(
     r"|(?<![\w.])open\("
 )
 TOUCHING_FILES = {
+    "fsctx/cli/__init__.py": "opens standard streams that the caller closed",
     "fsctx/store": "the one package that works on run folders",
     "fsctx/cache": "works on the node's cache",
     "fsctx/coordinator/plan": "reads inputs and models; its workspace makes a run before anybody shares it",

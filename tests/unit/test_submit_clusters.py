@@ -414,7 +414,9 @@ def test_a_command_that_is_missing_or_fails_is_told_in_one_line() -> None:
         (["--batch", "local", "--keep", "2"], "local pilots are started with -n"),
         (["--batch", "slurm", "--keep", "2", "--dag", "d"], "--dag goes with --batch htcondor"),
         (["--batch", "htcondor", "--keep", "2", "--plan", "x"], "--plan goes with --dag"),
+        (["--batch", "htcondor", "--keep", "2", "--dag", "d", "--plan", "x", "--env", "e"], "--env goes with a run"),
         (["--batch", "pbs", "-n", "2"], "--batch pbs is unknown"),
+        (["--batch", "slurm", "-n", "2", "--env", "mine"], "has no such environment, it has: none"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(run: FabricatedRun, words: list[str], what: str) -> None:

@@ -1,10 +1,12 @@
 """From `--engine` to an engine."""
 
 import os
+from collections.abc import Callable
 
 from fsctx.agent.engines.base import Engine
 from fsctx.agent.engines.fake import FakeEngine, parse_options
 from fsctx.errors import InputError, Misconfigured
+from fsctx.protocol.manifest import Context
 
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -57,3 +59,15 @@ def _hf(device: str, dtype: str | None) -> Engine:
             f"the hf engine needs a library that is not installed ({error}): pip install 'fsctx[hf]'"
         ) from None
     return HfEngine(device=device, dtype=dtype)
+
+
+def engines(spec: str, *, device: str, dtype: str | None) -> Callable[[Context], Engine]:
+    """Return what makes each kind of context's engine, once, when it is needed. See `make_engine`."""
+    made: dict[str, Engine] = {}
+
+    def engine_for(context: Context) -> Engine:
+        if context.kind not in made:
+            made[context.kind] = make_engine(spec, device=device, dtype=dtype, kind=context.kind)
+        return made[context.kind]
+
+    return engine_for

@@ -1,10 +1,12 @@
 """Which other agents to ask: found by listing the run's peers, remembered by how they behaved."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
 from fsctx.cache.peers.client import Fault, PeerFailed
+from fsctx.errors import StoreError
 from fsctx.protocol import peers
 from fsctx.protocol.peers import PeerRecord
 from fsctx.store import Store
@@ -21,15 +23,20 @@ class Neighbours:
     me: PeerRecord
     chance: Random
     clock: Callable[[], float]
+    pulse: Callable[[str], int | None] = lambda _: -1
+    """Returns an agent's heartbeat, as a number that moves while it lives; None: it is known to be gone. MAY raise
+    `StoreError`."""
     _records: dict[str, PeerRecord] = field(default_factory=dict)
     _dropped: set[str] = field(default_factory=set)
     _off: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Peer → when it may be asked again, and for how long it was put off."""
+    _last_pulses: dict[str, int] = field(default_factory=dict)
+    """Peer that gave nothing → its heartbeat then: while that stands still, it is not asked again."""
 
     def find(self, n: int, *, known: Iterable[str], first: Iterable[str] = ()) -> list[PeerRecord]:
         """Return up to `n` peers that may be asked now and are not `known`: these `first`, then others by chance.
 
-        One listing, and a read for each peer that was not met before: `n` at most.
+        One listing, and for each of `n` at most its heartbeat and, the first time, its record.
 
         Raises:
             StoreError: the filesystem refused.
@@ -44,6 +51,11 @@ class Neighbours:
         """Remember that a peer gave nothing: put it off; for good if its bytes were wrong."""
         if error.fault == Fault.WRONG:
             self._dropped.add(agent)
+        with suppress(StoreError):
+            self._last_pulses[agent] = self.pulse(agent) or 0
+        self._put_off(agent)
+
+    def _put_off(self, agent: str) -> None:
         _, for_s = self._off.get(agent, (0.0, PUT_OFF_S / 2))
         self._off[agent] = (self.clock() + 2 * for_s, 2 * for_s)
 
@@ -66,4 +78,15 @@ class Neighbours:
         if record.cache == self.me.cache:
             self._dropped.add(agent)
             return None
-        return record
+        return record if self._is_alive(agent) else None
+
+    def _is_alive(self, agent: str) -> bool:
+        """Tell whether a peer may answer: agents that were killed leave their records behind."""
+        pulse = self.pulse(agent)
+        if pulse is None:
+            self._dropped.add(agent)
+            return False
+        if pulse == self._last_pulses.get(agent):
+            self._put_off(agent)
+            return False
+        return True

@@ -11,12 +11,16 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 
 from fsctx.cache.chunks import Place, Shelf
 from fsctx.cache.peers.wire import CHUNK, KEY_HEADER, MAP, ChunkMap, encode_map
+
+_TURNS_TO_ACCEPT = 3
+"""So many turns of the loop does asyncio need from accept(2) until a connection is one of ours."""
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _SILENT = logging.getLogger("fsctx.peers")
@@ -60,9 +64,11 @@ class PeerServer:
         self._coming = coming
         self._limits = limits or ServerLimits()
         self._n_uploads = 0
+        self._answers: set[asyncio.Task[Any]] = set()
         self._this_second = (0, 0)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None
+        self._thread: threading.Thread | None = None
 
     def start(self, address: str) -> int:
         """Listen on a free port of an address of this node, on a thread of its own; return the port.
@@ -73,15 +79,17 @@ class PeerServer:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         listening = socket.create_server((address, 0), family=family, backlog=self._limits.connections)
         started = threading.Event()
-        threading.Thread(target=self._run, args=(listening, started), name="peers", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, args=(listening, started), name="peers", daemon=True)
+        self._thread.start()
         started.wait()
         return int(listening.getsockname()[1])
 
     def stop(self) -> None:
-        """Close the port and all connections, at once."""
-        if self._loop is not None and self._end is not None:
+        """Close the port and all connections, at once; return when that is done."""
+        if self._loop is not None and self._end is not None and self._thread is not None:
             with contextlib.suppress(RuntimeError):  # it ended already
                 self._loop.call_soon_threadsafe(self._end.set)
+            self._thread.join()
 
     def _run(self, listening: socket.socket, started: threading.Event) -> None:
         asyncio.run(self._serve(listening, started))
@@ -90,13 +98,30 @@ class PeerServer:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         self._loop.set_default_executor(ThreadPoolExecutor(1, thread_name_prefix="shelf"))
         server = web.Server(self._answer)
-        door = await self._loop.create_server(lambda: _Door(server, self._limits), sock=listening)
+        connections = _Connections()
+        door = await self._loop.create_server(lambda: _Door(server, self._limits, connections), sock=listening)
         started.set()
         await self._end.wait()
+        self._loop.remove_reader(listening)
+        for _ in range(_TURNS_TO_ACCEPT):  # who is being accepted when the door closes would stay behind
+            await asyncio.sleep(0)
         door.close()
+        await self._give_up_answers()
         await server.shutdown(0)
+        await connections.end()
+
+    async def _give_up_answers(self) -> None:
+        """End what is being sent before its connection: asyncio's sendfile cannot bear to lose that on the way."""
+        for answer in self._answers:
+            answer.cancel()
+        if self._answers:
+            await asyncio.wait(self._answers)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        task = asyncio.current_task()
+        assert task is not None
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
         request.protocol.has_asked = True  # type: ignore[attr-defined]
         if not self._is_admitted():
             return _told_to_wait()
@@ -178,12 +203,38 @@ class _NoAccessLog(AbstractAccessLogger):
         """See the base class."""
 
 
+class _Connections:
+    """The connections that are open. One that is closed politely stays open until its last byte is taken."""
+
+    def __init__(self) -> None:
+        self._open: set[asyncio.Transport] = set()
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+
+    def add(self, transport: asyncio.Transport) -> None:
+        """Note a new one."""
+        self._open.add(transport)
+        self._is_empty.clear()
+
+    def remove(self, transport: asyncio.Transport) -> None:
+        """Note that one is lost."""
+        self._open.discard(transport)
+        if not self._open:
+            self._is_empty.set()
+
+    async def end(self) -> None:
+        """Cut all."""
+        for transport in self._open:
+            transport.abort()
+        await self._is_empty.wait()
+
+
 class _Door(web.RequestHandler):
     """One connection: closed at once where there are too many, and soon where nothing is asked."""
 
-    __slots__ = ("_limits", "has_asked")
+    __slots__ = ("_connections", "_limits", "_own", "has_asked")
 
-    def __init__(self, server: web.Server, limits: ServerLimits) -> None:
+    def __init__(self, server: web.Server, limits: ServerLimits, connections: _Connections) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
@@ -197,15 +248,25 @@ class _Door(web.RequestHandler):
             max_headers=limits.headers,
         )
         self._limits = limits
+        self._connections = connections
+        self._own: asyncio.Transport | None = None
         self.has_asked = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        assert isinstance(transport, asyncio.Transport)
+        self._own = transport
+        self._connections.add(transport)
         assert self._manager is not None
         if len(self._manager.connections) > self._limits.connections:
             self.force_close()
             return
         asyncio.get_running_loop().call_later(self._limits.hello_s, self._leave_if_silent)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        if self._own is not None:
+            self._connections.remove(self._own)
 
     def _leave_if_silent(self) -> None:
         if not self.has_asked:

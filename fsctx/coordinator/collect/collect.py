@@ -1,6 +1,7 @@
 """`fsctx collect`: prove, then write, count and report in one pass over the results."""
 
 import contextlib
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,7 +115,8 @@ def _require(proof: Proof, missing: int, store: Store) -> None:
         share = "all" if failed == missing else f"{failed:,}"
         seen += f", {share} of them in failed units (first: unit {first.unit}, {_one_line(first.reason)})"
     is_over = failed == missing
-    advice = f"`fsctx retry {store.root}` puts them back" if is_over else f"see `fsctx status {store.root}`"
+    run = shlex.quote(str(store.root))
+    advice = f"`fsctx retry {run}` puts them back" if is_over else f"see `fsctx status {run}`"
     raise NotComplete(f"{store.root} is not complete: {seen}; nothing was written: {advice}, or pass --partial")
 
 

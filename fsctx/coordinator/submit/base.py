@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from fsctx.coordinator.submit.bootstrap import agent_words
 from fsctx.coordinator.submit.record import Pilot
 from fsctx.protocol import names
 from fsctx.protocol.needs import Needs
@@ -43,7 +44,7 @@ class PilotRequest:
     n: int
     since_order: int
     python: str
-    """The interpreter that has fsctx."""
+    """The interpreter that has fsctx; with an environment, one that starts the bootstrap."""
     cores: int
     """Cores that all pilots of a host may use together; for local pilots."""
     agent_options: tuple[str, ...] = ()
@@ -52,6 +53,8 @@ class PilotRequest:
     needs: Needs = field(default_factory=Needs)
     excluded: tuple[str, ...] = ()
     """Hosts that failed this run's agents."""
+    environment: str | None = None
+    """Digest of the packed environment that a pilot unpacks on its node and runs from; None: fsctx is there."""
 
 
 def facts_of(request: PilotRequest) -> dict[str, object]:
@@ -60,6 +63,7 @@ def facts_of(request: PilotRequest) -> dict[str, object]:
         "name": request.name,
         "run": str(request.run),
         "python": request.python,
+        "agent": agent_words(request.run, request.environment),
         "n": request.n,
         "since_order": request.since_order,
         "agent_options": request.agent_options,
