@@ -57,6 +57,8 @@ class Parts:
     say: Say
     on_node: Callable[[], Collection[str]] = tuple
     """Returns the contexts whose files are on this node."""
+    check: Callable[[Context], None] = lambda _: None
+    """Raises `Unfit` for a context that the device can't hold, by its size."""
 
 
 def assemble(parts: Parts) -> Loop:
@@ -70,6 +72,7 @@ def assemble(parts: Parts) -> Loop:
         engine_for=parts.engine_for,
         fetch=parts.fetch,
         on_node=parts.on_node,
+        check=parts.check,
         clock=world.clock,
     )
     saver = Saver(store=run.store, run=run.manifest.run, labels=run.labels, origin=_origin(heartbeat, residency))

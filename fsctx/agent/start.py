@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import datetime
+import functools
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -13,10 +14,9 @@ from fsctx import __version__
 from fsctx.agent import host
 from fsctx.agent.assembly import BEATS_PER_TTL, Parts, Say, assemble
 from fsctx.agent.device import DeviceInfo, find_device
-from fsctx.agent.engines.base import Engine
-from fsctx.agent.engines.choose import check_engine, make_engine
+from fsctx.agent.engines.choose import check_engine, engines
 from fsctx.agent.events import EventLog
-from fsctx.agent.gpus.fit import check_fits, holders_of, least_bytes
+from fsctx.agent.gpus.fit import check_fits, check_holds, holders_of, least_bytes
 from fsctx.agent.heartbeat import Heartbeat
 from fsctx.agent.host import Place
 from fsctx.agent.leaving import SIGNALS, Leaving
@@ -37,7 +37,7 @@ from fsctx.protocol import codec, names, orders, processes
 from fsctx.protocol.agents import AgentRecord, AgentState, Session
 from fsctx.protocol.facts import read_facts
 from fsctx.protocol.hosts import HostFailure
-from fsctx.protocol.manifest import Context, read_environments
+from fsctx.protocol.manifest import read_environments
 from fsctx.store import PosixStore
 from fsctx.store.counting import Budget, CountingSystem, Meter
 from fsctx.store.system import System
@@ -101,7 +101,8 @@ def _work(start: _Start) -> int:
     options = start.options
     try:
         device = _find_device(start)
-        check_fits(device, least_bytes(start.run.contexts.values()))
+        n_devices = options.split.n_ranks
+        check_fits(device, least_bytes(start.run.contexts.values(), n_devices))
         address = own_address(options.peer_address) if options.has_peers else None
         heartbeat = _announce(start, device)
         heartbeat.start(start.leaving.hear)
@@ -113,7 +114,8 @@ def _work(start: _Start) -> int:
                 world=start.world,
                 heartbeat=heartbeat,
                 leaving=start.leaving,
-                engine_for=_engines(options, device),
+                engine_for=engines(options.engine, device=device.spec, dtype=options.dtype, split=options.split),
+                check=functools.partial(check_holds, device, n_devices=n_devices),
                 fetch=source_of_files(options, say=start.say, bring=bring),
                 on_node=contexts_on_node(options),
                 say=start.say,
@@ -129,7 +131,8 @@ def _find_device(start: _Start) -> DeviceInfo:
     """Check the options and return a device that computes."""
     options, place = start.options, start.place
     kinds = {context.kind for context in start.run.contexts.values()}
-    engines = {check_engine(options.engine, dtype=options.dtype, kind=kind)[0] for kind in kinds}
+    split = options.split
+    used = {check_engine(options.engine, dtype=options.dtype, kind=kind, split=split)[0] for kind in kinds}
     os.environ.update(host.thread_settings(os.environ, place.cores))
     if kinds != {"fake"}:
         keep_on_node(os.environ, options.cache)  # before a device is looked at: that may import torch
@@ -138,7 +141,8 @@ def _find_device(start: _Start) -> DeviceInfo:
         assigned=place.gpus,
         driver=place.driver,
         environ=os.environ,
-        is_used=engines != {"fake"},
+        is_used=used != {"fake"},
+        n=split.n_ranks,
     )
 
 
@@ -183,18 +187,6 @@ def _patience(leaving: Leaving, world: World) -> Callable[[float], None]:
             world.sleep(min(left_s, _LOOK_EVERY_S))
 
     return wait
-
-
-def _engines(options: AgentOptions, device: DeviceInfo) -> Callable[[Context], Engine]:
-    """Return what makes each kind of context's engine, once, when it is needed."""
-    made: dict[str, Engine] = {}
-
-    def engine_for(context: Context) -> Engine:
-        if context.kind not in made:
-            made[context.kind] = make_engine(options.engine, device=device.spec, dtype=options.dtype, kind=context.kind)
-        return made[context.kind]
-
-    return engine_for
 
 
 def _leaving(run: RunFiles, options: AgentOptions, place: Place, world: World, began_s: float) -> Leaving:

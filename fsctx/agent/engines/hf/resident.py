@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor, Shard
 from transformers import GenerationConfig
 
 from fsctx.agent.engines.hf.files import Loaded
@@ -106,9 +107,26 @@ class Float32Head(nn.Module):
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return float32 logits (..., V) of hidden states (..., H)."""
         states = hidden.float()
-        pieces = [nn.functional.linear(states, rows.float()) for rows in torch.split(self.weight, _HEAD_ROWS)]
+        pieces = [nn.functional.linear(states, rows.float()) for rows in torch.split(_own(self.weight), _HEAD_ROWS)]
         logits = torch.cat(pieces, dim=-1)
-        return logits if self.bias is None else logits + self.bias.float()
+        if self.bias is not None:
+            logits += _own(self.bias).float()
+        return _gathered(logits, self.weight) if isinstance(self.weight, DTensor) else logits
+
+
+def _own(weight: torch.Tensor) -> torch.Tensor:
+    """Return what this rank holds of a weight: all of it, unless its model is split."""
+    return weight.to_local() if isinstance(weight, DTensor) else weight
+
+
+def _gathered(logits: torch.Tensor, weight: DTensor) -> torch.Tensor:
+    """Return all ranks' logits (..., V) as one, each rank having those of its part (V, H) of the head."""
+    shape = torch.Size((*logits.shape[:-1], weight.shape[0]))
+    placements = [Shard(-1) if placement.is_shard() else placement for placement in weight.placements]
+    stride = torch.empty(shape, device="meta").stride()
+    split = DTensor.from_local(logits, weight.device_mesh, placements, run_check=False, shape=shape, stride=stride)
+    whole: torch.Tensor = split.full_tensor()
+    return whole
 
 
 def _use_float32_head(model: Any) -> None:
@@ -132,7 +150,8 @@ def _plain_generation(model: Any, tokenizer: Any) -> Any:
 
 def _vocabulary(model: Any) -> int:
     """Return how many tokens the model has an embedding of; a tokenizer may have more."""
-    return int(model.get_input_embeddings().weight.shape[0])
+    weight = getattr(model.get_input_embeddings(), "weight", None)  # a stage of a pipeline may have none
+    return int(model.config.get_text_config().vocab_size if weight is None else weight.shape[0])
 
 
 def _window(config: Any, tokenizer: Any) -> int:
