@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 import transformers
@@ -17,6 +18,9 @@ from fsctx.agent.engines.hf.generate import GenerateBound
 from fsctx.agent.engines.hf.resident import Resident, find_batch_tokens, make_resident
 from fsctx.agent.engines.hf.score import ScoreBound
 
+if TYPE_CHECKING:
+    from fsctx.agent.engines.hf.ranks.model import MultiRank
+
 
 class HfEngine:
     """See `Engine`. `device` is what `--device` says, `dtype` what `--dtype` says, None for what suits the device."""
@@ -27,6 +31,7 @@ class HfEngine:
         self._device = device
         self._dtype = dtype
         self._split = split
+        self._ranks: MultiRank | None = None
 
     def load(self, files: Path) -> Model:
         """See `Engine.load`. `files` is a folder, or a `.gguf` file (slow: see `convert_gguf`)."""
@@ -36,7 +41,10 @@ class HfEngine:
 
         check_split(files, self._split)
         kind = preflight(self._device).kind
-        return MultiRank(files, device=kind, dtype=self._dtype, split=self._split)
+        last = self._ranks
+        most_tokens = last.batch_tokens // 2 if last is not None and last.ran_out else None
+        self._ranks = MultiRank(files, device=kind, dtype=self._dtype, split=self._split, most_tokens=most_tokens)
+        return self._ranks
 
 
 def load_on(files: Path, *, device: str, dtype: str | None, split: Split = UNSPLIT) -> "HfModel":

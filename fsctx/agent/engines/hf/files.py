@@ -125,11 +125,14 @@ def _read_share(where: Path, dtype: torch.dtype, split: Split) -> Any:
     """Load what this rank holds of a model; the other ranks load the rest at the same time."""
     from transformers.distributed.configuration_utils import DistributedConfig
 
+    from fsctx.agent.engines.hf.ranks.head import use_split_head
     from fsctx.agent.engines.hf.ranks.pipeline import loadable_in_stages, make_pipeline
 
     with loadable_in_stages():
         shared = DistributedConfig(tp_size=split.tp, pp_size=split.pp)
         model = _read_weights(where, dtype, {}, distributed_config=shared)
+    if dtype != torch.float32:
+        use_split_head(model)
     if split.pp > 1:
         make_pipeline(model, split)
     return model

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.tensor import DTensor, Shard
 from transformers import GenerationConfig
 
 from fsctx.agent.engines.hf.files import Loaded
@@ -106,27 +105,15 @@ class Float32Head(nn.Module):
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return float32 logits (..., V) of hidden states (..., H)."""
-        states = hidden.float()
-        pieces = [nn.functional.linear(states, rows.float()) for rows in torch.split(_own(self.weight), _HEAD_ROWS)]
-        logits = torch.cat(pieces, dim=-1)
-        if self.bias is not None:
-            logits += _own(self.bias).float()
-        return _gathered(logits, self.weight) if isinstance(self.weight, DTensor) else logits
+        return float32_logits(hidden, self.weight, self.bias)
 
 
-def _own(weight: torch.Tensor) -> torch.Tensor:
-    """Return what this rank holds of a weight: all of it, unless its model is split."""
-    return weight.to_local() if isinstance(weight, DTensor) else weight
-
-
-def _gathered(logits: torch.Tensor, weight: DTensor) -> torch.Tensor:
-    """Return all ranks' logits (..., V) as one, each rank having those of its part (V, H) of the head."""
-    shape = torch.Size((*logits.shape[:-1], weight.shape[0]))
-    placements = [Shard(-1) if placement.is_shard() else placement for placement in weight.placements]
-    stride = torch.empty(shape, device="meta").stride()
-    split = DTensor.from_local(logits, weight.device_mesh, placements, run_check=False, shape=shape, stride=stride)
-    whole: torch.Tensor = split.full_tensor()
-    return whole
+def float32_logits(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Return float32 logits (..., V) of hidden states (..., H) and a head's weight (V, H) and bias (V)."""
+    states = hidden.float()
+    pieces = [nn.functional.linear(states, rows.float()) for rows in torch.split(weight, _HEAD_ROWS)]
+    logits = torch.cat(pieces, dim=-1)
+    return logits if bias is None else logits + bias.float()
 
 
 def _use_float32_head(model: Any) -> None:

@@ -1,5 +1,6 @@
 """A model on several devices, as the agent sees it: one. The agent's own process computes nothing."""
 
+import contextlib
 import multiprocessing
 import os
 import tempfile
@@ -16,14 +17,18 @@ from fsctx.agent.engines.hf.ranks.rank import serve
 from fsctx.errors import OutOfMemory, Unfit
 from fsctx.protocol.verdicts import Verdict
 
-_STRAGGLERS_S = 10.0
+STRAGGLERS_S = 10.0
 """Ranks compute in step: where one failed and another is not ready after so long, it waits for the one for ever."""
 
 
 class MultiRank:
     """See `Model`. If a rank ends or fails alone, all are ended, and every call raises `Unfit`: load it again."""
 
-    def __init__(self, files: Path, *, device: str, dtype: str | None, split: Split) -> None:
+    def __init__(
+        self, files: Path, *, device: str, dtype: str | None, split: Split, most_tokens: int | None = None
+    ) -> None:
+        self.ran_out = False
+        """Whether the ranks were ended because one of them, alone, ran out of memory."""
         self._split = split
         self._ranks: list[BaseProcess] = []
         self._pipes: list[Connection] = []
@@ -32,13 +37,15 @@ class MultiRank:
         try:
             with tempfile.TemporaryDirectory(prefix="fsctx-ranks-") as folder:
                 self._rows = self._start(files, device=device, dtype=dtype, meeting=Path(folder) / "meeting")
-                found: list[Loaded] = self._collect()
+                found: list[Loaded] = self.collect()
         except BaseException:  # also where the agent is told to leave meanwhile
             self.close()
             raise
         self.device = f"{split.n_ranks} × {found[0].device}"
         self.dtype = found[0].dtype
         self.batch_tokens = min(loaded.batch_tokens for loaded in found)
+        if most_tokens is not None:
+            self.batch_tokens = max(1, min(self.batch_tokens, most_tokens))
 
     @property
     def pids(self) -> list[int]:
@@ -64,12 +71,14 @@ class MultiRank:
 
     def ask(self, command: Bind | Infer) -> Any:
         """Have all ranks do something and return what the first of them answers."""
-        try:
-            for pipe in self._pipes:
-                pipe.send(command)
-        except OSError:
-            pass  # found below, with the rank that is gone
-        return self._collect()[0]
+        for number in range(len(self._pipes)):
+            self.tell(number, command)
+        return self.collect()[0]
+
+    def tell(self, number: int, command: Bind | Infer) -> None:
+        """Have one rank do something. The others must be told the same: they compute in step."""
+        with contextlib.suppress(OSError):  # it has ended, which `collect` finds
+            self._pipes[number].send(command)
 
     def encode(self, command: Encode) -> list[Encoded]:
         """Have the first rank encode rows, on any thread, while it computes."""
@@ -109,7 +118,7 @@ class MultiRank:
         rows_of_rank.close()
         return rows
 
-    def _collect(self) -> list[Any]:
+    def collect(self) -> list[Any]:
         """Return one answer of each rank.
 
         Raises:
@@ -122,8 +131,9 @@ class MultiRank:
             raise Unfit("the ranks have ended")
         while waiting:
             failed = [answer.error for answer in answers.values() if isinstance(answer, Failed)]
-            ready = wait(list(waiting), timeout=_STRAGGLERS_S if failed else None)
+            ready = wait(list(waiting), timeout=STRAGGLERS_S if failed else None)
             if not ready:
+                self.ran_out = isinstance(failed[0], OutOfMemory)
                 self._end(f"rank {min(waiting.values())} waits for one that failed ({failed[0]})")
             for pipe in ready:
                 number = waiting.pop(pipe)  # type: ignore[call-overload]  # only connections were waited for
