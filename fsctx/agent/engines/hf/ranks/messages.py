@@ -20,7 +20,6 @@ class Job:
     meeting: Path
     """A file, not there yet, by which the ranks find each other."""
     parent: int
-    n_threads: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,6 @@ class MultiRank:
                 dtype=dtype,
                 meeting=meeting,
                 parent=os.getpid(),
-                n_threads=max(1, len(os.sched_getaffinity(0)) // n_ranks),
             )
             arguments = (job, pipe_of_rank, None if number else rows_of_rank)
             rank = context.Process(target=serve, args=arguments, daemon=True, name=f"rank {number}")

@@ -84,7 +84,7 @@ class _Rank:
 
 def _meet(job: Job) -> None:
     """Join the group of ranks: by a file, and on the loopback interface alone."""
-    torch.set_num_threads(job.n_threads)
+    torch.set_num_threads(max(1, torch.get_num_threads() // job.split.n_ranks))
     os.environ.update(RANK=str(job.rank), LOCAL_RANK=str(job.rank), WORLD_SIZE=str(job.split.n_ranks))
     os.environ.update(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo")
     if job.device == "cuda":
