@@ -59,6 +59,8 @@ class Parts:
     """See `Residency.mend`."""
     on_node: Callable[[], Collection[str]] = tuple
     """Returns the contexts whose files are on this node."""
+    check: Callable[[Context], None] = lambda _: None
+    """Raises `Unfit` for a context that the device can't hold, by its size."""
 
 
 def assemble(parts: Parts) -> Loop:
@@ -73,6 +75,7 @@ def assemble(parts: Parts) -> Loop:
         fetch=parts.fetch,
         mend=parts.mend,
         on_node=parts.on_node,
+        check=parts.check,
         clock=world.clock,
     )
     saver = Saver(store=run.store, run=run.manifest.run, labels=run.labels, origin=_origin(heartbeat, residency))

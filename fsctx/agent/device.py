@@ -9,7 +9,7 @@ from typing import Literal
 import psutil
 
 from fsctx.agent.gpus.base import Driver, Gpu
-from fsctx.agent.gpus.choose import ORDER, Chosen, choose_gpu
+from fsctx.agent.gpus.choose import ORDER, Chosen, choose_gpus
 from fsctx.errors import InputError, Misconfigured, Unfit
 
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
@@ -42,22 +42,25 @@ def find_device(
     driver: Driver,
     environ: MutableMapping[str, str],
     is_used: bool = True,
+    n: int = 1,
 ) -> DeviceInfo:
     """Find the device that `asked` means among those assigned, let engines see it alone, and try it.
 
     `auto` is the first GPU assigned, else any on the node, else the CPU: a GPU that was assigned and fails is not
-    passed over in silence. `is_used` is false where engines need no device. Sets `environ` for what is imported later.
+    passed over in silence. Of `n` GPUs that are wanted, this is the first. `is_used` is false where engines need no
+    device. Sets `environ` for what is imported later.
 
     Raises:
-        InputError, Unfit, Misconfigured: see `preflight`, `choose_gpu`.
+        InputError, Unfit, Misconfigured: see `preflight`, `choose_gpus`.
     """
     kind, number = parse_device(asked)
     gpus = None if kind == "cpu" else driver.gpus()
     if kind == "cpu" or (kind == "auto" and not _may_have_gpu(assigned, gpus)):
         return _cpu()
-    chosen = choose_gpu(number, assigned=assigned, gpus=gpus)
-    if chosen is not None:
-        environ.update(ORDER, CUDA_VISIBLE_DEVICES=chosen.visible)
+    seen = choose_gpus(number, n, assigned=assigned, gpus=gpus)
+    chosen = seen[0] if seen else None
+    if seen:
+        environ.update(ORDER, CUDA_VISIBLE_DEVICES=",".join(one.visible for one in seen))
         asked = "cuda:0" if assigned or kind == "cuda" else "auto"
     if not is_used:
         return dataclasses.replace(_cpu(), chosen=chosen)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from fsctx.agent.engines.base import UNSPLIT, Split
 from fsctx.agent.residency import ContextMode
 
 
@@ -13,6 +14,7 @@ class AgentOptions:
     engine: str = "auto"
     device: str = "auto"
     dtype: str | None = None
+    split: Split = UNSPLIT
     context: ContextMode = ContextMode.FULL
     cache: Path
     cache_quota_bytes: int | None = None

@@ -47,6 +47,8 @@ class Residency:
     """Compares what this node has of a context, and tells whether it was damaged and is to be fetched again."""
     on_node: Callable[[], Collection[str]] = tuple
     """Returns the contexts whose files are on this node."""
+    check: Callable[[Context], None] = lambda _: None
+    """Raises `Unfit` for a context that the device can't hold, by its size."""
     engine: str = ""
     """Name of the engine that runs the resident model."""
     model: Model | None = None

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import datetime
+import functools
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from fsctx.agent.assembly import BEATS_PER_TTL, Parts, Say, assemble
 from fsctx.agent.device import DeviceInfo, find_device
 from fsctx.agent.engines.choose import check_engine, engines
 from fsctx.agent.events import EventLog
-from fsctx.agent.gpus.fit import check_fits, holders_of, least_bytes
+from fsctx.agent.gpus.fit import check_fits, check_holds, holders_of, least_bytes
 from fsctx.agent.heartbeat import Heartbeat
 from fsctx.agent.host import Place
 from fsctx.agent.leaving import SIGNALS, Leaving
@@ -101,7 +102,8 @@ def _work(start: _Start) -> int:
     options = start.options
     try:
         device = _find_device(start)
-        check_fits(device, least_bytes(start.run.contexts.values()))
+        n_devices = options.split.n_ranks
+        check_fits(device, least_bytes(start.run.contexts.values(), n_devices))
         address = own_address(options.peer_address) if options.has_peers else None
         heartbeat = _announce(start, device)
         heartbeat.start(start.leaving.hear)
@@ -114,7 +116,8 @@ def _work(start: _Start) -> int:
                 world=start.world,
                 heartbeat=heartbeat,
                 leaving=start.leaving,
-                engine_for=engines(options.engine, device=device.spec, dtype=options.dtype),
+                engine_for=engines(options.engine, device=device.spec, dtype=options.dtype, split=options.split),
+                check=functools.partial(check_holds, device, n_devices=n_devices),
                 fetch=source_of_files(options, cache, say=start.say, bring=bring),
                 mend=cache.mend,
                 on_node=contexts_on_node(options),
@@ -131,7 +134,8 @@ def _find_device(start: _Start) -> DeviceInfo:
     """Check the options and return a device that computes."""
     options, place = start.options, start.place
     kinds = {context.kind for context in start.run.contexts.values()}
-    engines = {check_engine(options.engine, dtype=options.dtype, kind=kind)[0] for kind in kinds}
+    split = options.split
+    used = {check_engine(options.engine, dtype=options.dtype, kind=kind, split=split)[0] for kind in kinds}
     os.environ.update(host.thread_settings(os.environ, place.cores))
     if kinds != {"fake"}:
         keep_on_node(os.environ, options.cache)  # before a device is looked at: that may import torch
@@ -140,7 +144,8 @@ def _find_device(start: _Start) -> DeviceInfo:
         assigned=place.gpus,
         driver=place.driver,
         environ=os.environ,
-        is_used=engines != {"fake"},
+        is_used=used != {"fake"},
+        n=split.n_ranks,
     )
 
 

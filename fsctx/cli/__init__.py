@@ -20,6 +20,8 @@ COMMANDS: Mapping[str, str] = {
     "retry": "Put failed units back.",
     "stop": "Tell a run's agents to leave.",
     "doctor": "Find out whether a filesystem keeps the promises that runs rest on.",
+    "advise": "Say how to spread a model over the devices of a node.",
+    "tune": "Measure a device, for advise to go by.",
     "cache": "Look after this node's cache.",
     "env": "Pack the software environment, once for all nodes.",
     "demo": "Try everything on some hundred claims.",

@@ -56,6 +56,20 @@ class _AgentCommand(click.Command):
 )
 @click.option("--dtype", default=None, help="float32, bfloat16 or float16; by the device if not given.")
 @click.option(
+    "--tp",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Spread every layer of the model over so many devices of this node: a claim takes less time.",
+)
+@click.option(
+    "--pp",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Put the layers on so many devices (each --tp of them), one behind the other. See fsctx advise.",
+)
+@click.option(
     "--context",
     type=click.Choice(["full", "partial", "agnostic"]),
     default="full",
@@ -127,6 +141,7 @@ def agent(run: Path, cache: Path | None, **asked: Any) -> int:
         from fsctx.cli.doctor import look_as_pilot
 
         return look_as_pilot(run, asked["submission"] or "by-hand")
+    from fsctx.agent.engines.base import Split
     from fsctx.agent.options import AgentOptions
     from fsctx.agent.residency import ContextMode
     from fsctx.cache import default_root
@@ -136,6 +151,7 @@ def agent(run: Path, cache: Path | None, **asked: Any) -> int:
         engine=asked["engine"],
         device=asked["device"],
         dtype=asked["dtype"],
+        split=Split(tp=asked["tp"], pp=asked["pp"]),
         context=ContextMode(asked["context"]),
         cache=default_root(os.environ, cache),
         cache_quota_bytes=quota(os.environ, asked["cache_quota"]),
@@ -165,7 +181,7 @@ def _run(run: Path, options: "AgentOptions") -> int:
 
 
 def _one_each(run: Path, options: "AgentOptions") -> int:
-    """Start an agent for each GPU; a lone agent on whatever there is where that is one, or none."""
+    """Start an agent for each GPU, or as many as a model is split over; a lone one where that is one, or none."""
     import dataclasses
 
     from fsctx.agent import host
@@ -173,11 +189,12 @@ def _one_each(run: Path, options: "AgentOptions") -> int:
     from fsctx.agent.oneeach import run_each
 
     place = host.look_around(os.environ)
-    n = count_gpus(place.gpus, place.driver)
+    n_ranks = options.split.n_ranks
+    n = count_gpus(place.gpus, place.driver) // n_ranks
     if n <= 1:
         return _run(run, dataclasses.replace(options, device="auto"))
     os.environ.update(host.thread_settings(os.environ, place.cores, n))
-    return run_each(n, lambda k: _run(run, dataclasses.replace(options, device=f"cuda:{k}")))
+    return run_each(n, lambda k: _run(run, dataclasses.replace(options, device=f"cuda:{k * n_ranks}")))
 
 
 def _say(line: str) -> None:

@@ -9,8 +9,8 @@ import pytest
 from fsctx.agent import device as device_module
 from fsctx.agent.device import DeviceInfo, count_gpus, find_device
 from fsctx.agent.gpus.base import FakeDriver, Gpu, Holder
-from fsctx.agent.gpus.choose import Chosen, choose_gpu
-from fsctx.agent.gpus.fit import BATCH_BYTES, check_fits, holders_of, least_bytes
+from fsctx.agent.gpus.choose import Chosen, choose_gpu, choose_gpus
+from fsctx.agent.gpus.fit import BATCH_BYTES, check_fits, check_holds, holders_of, least_bytes
 from fsctx.agent.gpus.nvml import Nvml
 from fsctx.errors import InputError, Misconfigured, Unfit
 from fsctx.protocol.manifest import Context, ModelFile
@@ -145,6 +145,32 @@ def test_the_least_that_a_run_needs_is_what_its_smallest_context_needs() -> None
     contexts = [_context("fake", 0), _context("hf", 8 << 30)]
     assert least_bytes(contexts[1:]) == (4 << 30) + BATCH_BYTES
     assert least_bytes(contexts) == BATCH_BYTES
+
+
+def test_a_context_that_is_too_large_is_refused_with_how_many_such_gpus_hold_it() -> None:
+    found = DeviceInfo(name="NVIDIA L4", kind="cuda", index=0, memory_bytes=24 * 10**9, free_bytes=22 * 10**9)
+    large = _context("hf", 140 * 10**9)
+    check_holds(found, large, n_devices=4)
+    with pytest.raises(Unfit, match=r"take 70\.0 GB .* 2 NVIDIA L4 with 22\.0 GB free .* on 4 such GPUs or more"):
+        check_holds(found, large, n_devices=2)
+    assert least_bytes([large], 4) == 140 * 10**9 // 8 + BATCH_BYTES
+    check_holds(DeviceInfo(name="cpu", kind="cpu", index=0, memory_bytes=1, free_bytes=1), large, n_devices=1)
+
+
+def test_a_split_model_sees_as_many_gpus_as_it_has_ranks(tried: list[str]) -> None:
+    whole = FakeDriver([A10, L4])
+    environ: dict[str, str] = {}
+    found = find_device("auto", assigned=["GPU-0f33a1b2", "0"], driver=whole, environ=environ, n=2)
+    assert environ["CUDA_VISIBLE_DEVICES"] == "1,0"
+    assert (tried, found.chosen) == (["cuda:0"], Chosen(visible="1", gpu=L4))
+
+
+def test_more_ranks_than_gpus_is_refused_with_both_numbers() -> None:
+    with pytest.raises(Misconfigured, match="over 4 devices from cuda:0 on needs 4 GPUs, and this job was assigned 2"):
+        choose_gpus(0, 4, assigned=["0", "1"], gpus=NODE)
+    with pytest.raises(Unfit, match="from cuda:2 on needs 4 GPUs, and this node has 3"):
+        choose_gpus(2, 2, assigned=None, gpus=NODE)
+    assert choose_gpus(0, 2, assigned=None, gpus=None) == []
 
 
 def test_a_machine_without_nvidia_gpus_has_no_driver_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,8 @@ TOUCHING_FILES = {
     "fsctx/cache": "works on the node's cache",
     "fsctx/coordinator/plan": "reads inputs and models; its workspace makes a run before anybody shares it",
     "fsctx/coordinator/collect": "writes what the user asked for, outside the run",
+    "fsctx/coordinator/advise": "reads models' dimensions and the table of devices",
+    "fsctx/agent/tune.py": "reads a model's dimensions on the node",
     "fsctx/coordinator/doctor": "tries the system calls themselves, in a folder of its own",
     "fsctx/coordinator/environment": "packs the software environment into a file of the user's",
     "fsctx/coordinator/submit/texts.py": "reads the submit templates that come with fsctx",
@@ -53,7 +55,9 @@ HEAVY = ("torch", "transformers", "tokenizers", "pyarrow", "duckdb", "numpy", "s
 
 
 ENGINE_PACKAGES = {"torch", "transformers", "safetensors", "gguf", "tokenizers", "vllm", "accelerate"}
-ADAPTERS = re.compile(r"fsctx/agent/engines/(hf|vllm)/\w+\.py|fsctx/coordinator/plan/label_tokens\.py")
+ADAPTERS = re.compile(
+    r"fsctx/agent/engines/(hf|vllm)/\w+\.py|fsctx/coordinator/plan/label_tokens\.py|fsctx/coordinator/advise/gguf_file\.py"
+)
 """The modules that may import engine packages."""
 
 

@@ -21,6 +21,27 @@ from fsctx.templates.model import Template
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Over how many devices a model is spread."""
+
+    tp: int = 1
+    """Devices that share every layer (tensor parallelism)."""
+    pp: int = 1
+    """Groups of those, each with some of the layers, one behind the other (pipeline parallelism)."""
+
+    @property
+    def n_ranks(self) -> int:
+        """How many devices, and processes, that takes."""
+        return self.tp * self.pp
+
+    def __str__(self) -> str:
+        return f"--tp {self.tp} --pp {self.pp}"
+
+
+UNSPLIT = Split()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One claim as the shard holds it."""
 

@@ -1,9 +1,10 @@
 """From `--engine` to an engine."""
 
+import functools
 import os
 from collections.abc import Callable
 
-from fsctx.agent.engines.base import Engine
+from fsctx.agent.engines.base import UNSPLIT, Engine, Split
 from fsctx.agent.engines.fake import FakeEngine, parse_options
 from fsctx.errors import InputError, Misconfigured
 from fsctx.protocol.manifest import Context
@@ -11,25 +12,37 @@ from fsctx.protocol.manifest import Context
 DTYPES = ("float32", "bfloat16", "float16")
 
 
-def make_engine(spec: str, *, device: str, dtype: str | None = None, kind: str = "hf") -> Engine:
+def make_engine(
+    spec: str, *, device: str, dtype: str | None = None, kind: str = "hf", split: Split = UNSPLIT
+) -> Engine:
     """Return the engine that `spec` names: `auto`, `hf` or `fake[:option=value,…]`.
 
     `kind` is the context's (see `Context.kind`): `auto` is the fake engine for `fake`, else `hf`.
     Importing an engine's libraries takes some seconds and happens here.
 
     Raises:
-        InputError: no such engine, option or dtype.
+        InputError: no such engine, option or dtype, or it can't split a model.
         Misconfigured: the engine's libraries are not installed.
     """
-    name, options = check_engine(spec, dtype=dtype, kind=kind)
-    return FakeEngine(parse_options(options)) if name == "fake" else _hf(device, dtype)
+    name, options = check_engine(spec, dtype=dtype, kind=kind, split=split)
+    return FakeEngine(parse_options(options)) if name == "fake" else _hf(device, dtype, split)
 
 
-def check_engine(spec: str, *, dtype: str | None = None, kind: str = "hf") -> tuple[str, str]:
+def engines(spec: str, *, device: str, dtype: str | None, split: Split) -> Callable[[Context], Engine]:
+    """Return what makes each kind of context's engine, once, when it is needed."""
+
+    @functools.cache
+    def of_kind(kind: str) -> Engine:
+        return make_engine(spec, device=device, dtype=dtype, kind=kind, split=split)
+
+    return lambda context: of_kind(context.kind)
+
+
+def check_engine(spec: str, *, dtype: str | None = None, kind: str = "hf", split: Split = UNSPLIT) -> tuple[str, str]:
     """Return the engine's own name and its options, without importing it.
 
     Raises:
-        InputError: no such engine, option or dtype.
+        InputError: no such engine, option or dtype, or it can't split a model.
     """
     if dtype is not None and dtype not in DTYPES:
         raise InputError(f"--dtype {dtype}: use one of {', '.join(DTYPES)}")
@@ -37,6 +50,8 @@ def check_engine(spec: str, *, dtype: str | None = None, kind: str = "hf") -> tu
     if name == "auto" and not options:
         name = "fake" if kind == "fake" else "hf"
     match name:
+        case "fake" if split != UNSPLIT:
+            raise InputError(f"{split}: the fake engine has no model to split: leave --tp and --pp out")
         case "fake":
             parse_options(options)
         case "hf" if options:
@@ -50,7 +65,7 @@ def check_engine(spec: str, *, dtype: str | None = None, kind: str = "hf") -> tu
     return name, options
 
 
-def _hf(device: str, dtype: str | None) -> Engine:
+def _hf(device: str, dtype: str | None, split: Split) -> Engine:
     os.environ.setdefault("TQDM_DISABLE", "1")  # read when tqdm is imported: the only way to silence all its bars
     try:
         from fsctx.agent.engines.hf.engine import HfEngine
@@ -58,16 +73,4 @@ def _hf(device: str, dtype: str | None) -> Engine:
         raise Misconfigured(
             f"the hf engine needs a library that is not installed ({error}): pip install 'fsctx[hf]'"
         ) from None
-    return HfEngine(device=device, dtype=dtype)
-
-
-def engines(spec: str, *, device: str, dtype: str | None) -> Callable[[Context], Engine]:
-    """Return what makes each kind of context's engine, once, when it is needed. See `make_engine`."""
-    made: dict[str, Engine] = {}
-
-    def engine_for(context: Context) -> Engine:
-        if context.kind not in made:
-            made[context.kind] = make_engine(spec, device=device, dtype=dtype, kind=context.kind)
-        return made[context.kind]
-
-    return engine_for
+    return HfEngine(device=device, dtype=dtype, split=split)

@@ -54,6 +54,25 @@ def choose_gpu(number: int, *, assigned: Sequence[str] | None, gpus: Sequence[Gp
     return Chosen(visible=str(gpu.index), gpu=gpu)
 
 
+def choose_gpus(first: int, n: int, *, assigned: Sequence[str] | None, gpus: Sequence[Gpu] | None) -> list[Chosen]:
+    """Return `n` GPUs, from number `first` on; none where nothing is known of them.
+
+    Raises:
+        Misconfigured: the job was not assigned so many.
+        Unfit: the node has not so many, or one of them is not whole.
+    """
+    known = assigned if assigned is not None else gpus
+    if n > 1 and known is not None and first + n > len(known):
+        error = Unfit if assigned is None else Misconfigured
+        whose = "this node has" if assigned is None else "this job was assigned"
+        raise error(
+            f"a model split over {n} devices from cuda:{first} on needs {first + n} GPUs, and {whose} {len(known)}: "
+            "request more, or lower --tp or --pp"
+        )
+    chosen = [choose_gpu(first + number, assigned=assigned, gpus=gpus) for number in range(n)]
+    return [one for one in chosen if one is not None]
+
+
 def _check_is_whole(name: str) -> None:
     if name.upper().startswith("MIG"):
         raise Unfit(

@@ -10,12 +10,12 @@ BATCH_BYTES = 256 << 20
 """The least that computing a batch takes beside the weights: batches are cut to what is free."""
 
 
-def least_bytes(contexts: Iterable[Context]) -> int:
-    """Return what the smallest of these contexts needs at the very least.
+def least_bytes(contexts: Iterable[Context], n_devices: int = 1) -> int:
+    """Return what the smallest of these contexts needs at the very least, of each device that it is split over.
 
     Files in float32 become half their size on a GPU. Loading tells exactly; this spares hopeless nodes the copy.
     """
-    return min((context.size_bytes // 2 + BATCH_BYTES for context in contexts), default=0)
+    return min((context.size_bytes // 2 // n_devices + BATCH_BYTES for context in contexts), default=0)
 
 
 def check_fits(device: DeviceInfo, needed_bytes: int) -> None:
@@ -29,6 +29,22 @@ def check_fits(device: DeviceInfo, needed_bytes: int) -> None:
             f"{device.name} has {device.free_bytes / 1e9:.1f} of {device.memory_bytes / 1e9:.1f} GB free and the "
             f"smallest model of this run needs {needed_bytes / 1e9:.1f} GB: try another node, or ask for more memory"
         )
+
+
+def check_holds(device: DeviceInfo, context: Context, *, n_devices: int) -> None:
+    """Refuse a context that so many GPUs like this one can't hold, with how many can.
+
+    Raises:
+        Unfit: its weights alone are too large.
+    """
+    room = device.free_bytes - BATCH_BYTES
+    if device.kind != "cuda" or least_bytes([context], n_devices) <= device.free_bytes:
+        return
+    wanted = f"on {-(-context.size_bytes // 2 // room)} such GPUs or more (--tp, --pp)" if room > 0 else "elsewhere"
+    raise Unfit(
+        f"its weights take {context.size_bytes / 2e9:.1f} GB or more and {n_devices} {device.name} with "
+        f"{device.free_bytes / 1e9:.1f} GB free can't hold them: run it {wanted}"
+    )
 
 
 def holders_of(device: DeviceInfo | None) -> str:

@@ -1,6 +1,8 @@
 """The Hugging Face hub: names of models → folders on this machine."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from fsctx.errors import InputError
 
@@ -13,6 +15,24 @@ def fetch_model(ref: str) -> Path:
     Raises:
         InputError: offline and not cached, or no such model.
     """
+    return _ask(
+        ref,
+        lambda hub, name, revision: hub.snapshot_download(
+            name, revision=revision, allow_patterns=_PATTERNS, ignore_patterns=["*/*.safetensors"]
+        ),
+    )
+
+
+def fetch_config(ref: str) -> Path:
+    """Return the config.json of a model by its hub name, loading nothing else.
+
+    Raises:
+        InputError: offline and not cached, or no such model.
+    """
+    return _ask(ref, lambda hub, name, revision: hub.hf_hub_download(name, "config.json", revision=revision))
+
+
+def _ask(ref: str, load: Callable[[Any, str, str | None], str]) -> Path:
     try:
         import huggingface_hub
     except ImportError:
@@ -22,11 +42,7 @@ def fetch_model(ref: str) -> Path:
         ) from None
     name, _, revision = ref.partition("@")
     try:
-        return Path(
-            huggingface_hub.snapshot_download(
-                name, revision=revision or None, allow_patterns=_PATTERNS, ignore_patterns=["*/*.safetensors"]
-            )
-        )
+        return Path(load(huggingface_hub, name, revision or None))
     except Exception as error:  # noqa: BLE001 - the hub's client raises whatever its HTTP library does
         seen = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(

@@ -3,37 +3,57 @@
 import gc
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 import transformers
 
 from fsctx.agent.device import preflight
-from fsctx.agent.engines.base import Bound, BoundTask
+from fsctx.agent.engines.base import UNSPLIT, Bound, BoundTask, Model, Split
 from fsctx.agent.engines.hf.convert import convert_gguf
 from fsctx.agent.engines.hf.device import default_dtype
 from fsctx.agent.engines.hf.errors import guarded
-from fsctx.agent.engines.hf.files import read_model
+from fsctx.agent.engines.hf.files import check_split, read_model
 from fsctx.agent.engines.hf.generate import GenerateBound
 from fsctx.agent.engines.hf.resident import Resident, find_batch_tokens, make_resident
 from fsctx.agent.engines.hf.score import ScoreBound
+
+if TYPE_CHECKING:
+    from fsctx.agent.engines.hf.ranks.model import MultiRank
 
 
 class HfEngine:
     """See `Engine`. `device` is what `--device` says, `dtype` what `--dtype` says, None for what suits the device."""
 
-    def __init__(self, *, device: str = "auto", dtype: str | None = None) -> None:
+    def __init__(self, *, device: str = "auto", dtype: str | None = None, split: Split = UNSPLIT) -> None:
         self.name = f"hf {transformers.__version__}"
         self.convert: Callable[[Path, Path], None] | None = convert_gguf
         self._device = device
         self._dtype = dtype
+        self._split = split
+        self._ranks: MultiRank | None = None
 
-    def load(self, files: Path) -> "HfModel":
+    def load(self, files: Path) -> Model:
         """See `Engine.load`. `files` is a folder, or a `.gguf` file (slow: see `convert_gguf`)."""
-        info = preflight(self._device)
-        device = torch.device(info.spec)
-        dtype = getattr(torch, self._dtype) if self._dtype else default_dtype(device)
-        loaded = read_model(files, device=device, dtype=dtype)
-        return HfModel(make_resident(loaded, device=device, dtype=dtype), name=info.name)
+        if self._split == UNSPLIT:
+            return load_on(files, device=self._device, dtype=self._dtype)
+        from fsctx.agent.engines.hf.ranks.model import MultiRank  # whose ranks import this module
+
+        check_split(files, self._split)
+        kind = preflight(self._device).kind
+        last = self._ranks
+        most_tokens = last.batch_tokens // 2 if last is not None and last.ran_out else None
+        self._ranks = MultiRank(files, device=kind, dtype=self._dtype, split=self._split, most_tokens=most_tokens)
+        return self._ranks
+
+
+def load_on(files: Path, *, device: str, dtype: str | None, split: Split = UNSPLIT) -> "HfModel":
+    """Load a model onto a device; of one that is split, what this rank holds, which all ranks do at a time."""
+    info = preflight(device)
+    where = torch.device(info.spec)
+    precision = getattr(torch, dtype) if dtype else default_dtype(where)
+    loaded = read_model(files, device=where, dtype=precision, split=split)
+    return HfModel(make_resident(loaded, device=where, dtype=precision), name=info.name)
 
 
 class HfModel:

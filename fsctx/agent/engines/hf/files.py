@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from fsctx.agent.engines.base import UNSPLIT, Split
 from fsctx.agent.engines.hf.errors import first_line
 from fsctx.errors import Misconfigured, Unfit
 from fsctx.store.mounts import mount_of, mounts
@@ -27,8 +28,8 @@ class Loaded:
     tokenizer: Any
 
 
-def read_model(path: Path, *, device: torch.device, dtype: torch.dtype) -> Loaded:
-    """Load a model folder, or a `.gguf` file, onto a device.
+def read_model(path: Path, *, device: torch.device, dtype: torch.dtype, split: Split = UNSPLIT) -> Loaded:
+    """Load a model folder, or a `.gguf` file, onto a device; of one that is split, this rank's share (a folder's only).
 
     Raises:
         Misconfigured: not a model that transformers runs without code of its own, or its weights are not whole.
@@ -39,7 +40,7 @@ def read_model(path: Path, *, device: torch.device, dtype: torch.dtype) -> Loade
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = _read_weights(where, dtype, extra)
+            model = _read_weights(where, dtype, extra) if split.n_ranks == 1 else _read_share(where, dtype, split)
             tokenizer = AutoTokenizer.from_pretrained(where, local_files_only=True, trust_remote_code=False, **extra)
         return Loaded(model=model.to(device).eval().requires_grad_(requires_grad=False), tokenizer=tokenizer)
     except (torch.OutOfMemoryError, MemoryError) as error:
@@ -52,6 +53,33 @@ def read_model(path: Path, *, device: torch.device, dtype: torch.dtype) -> Loade
         raise Misconfigured(
             f"{path} cannot be loaded as a model ({type(error).__name__}: {first_line(error)})"
         ) from None
+
+
+def check_split(path: Path, split: Split) -> None:
+    """Refuse to split a model in a way that its layers or heads do not allow.
+
+    Raises:
+        Misconfigured: with what it has of them.
+    """
+    where, extra = _source(path)
+    if extra:
+        raise Misconfigured(
+            f"{path} can't be split as a .gguf file: convert it to a model folder, or do without {split}"
+        )
+    config: Any = AutoConfig.from_pretrained(where, local_files_only=True, trust_remote_code=False).get_text_config()
+    n_layers, n_heads = config.num_hidden_layers, getattr(config, "num_attention_heads", 0)
+    n_kv_heads = getattr(config, "num_key_value_heads", None) or n_heads
+    if split.tp > 1 and not config.base_model_tp_plan:
+        raise Misconfigured(f"{path}: transformers can't split the layers of {config.model_type} models: use --tp 1")
+    if split.pp > 1 and not config.base_model_pp_plan:
+        raise Misconfigured(f"{path}: transformers can't cut {config.model_type} models between layers: use --pp 1")
+    if n_heads % split.tp or n_kv_heads % split.tp:
+        raise Misconfigured(
+            f"{path} has {n_heads} attention heads and {n_kv_heads} of keys and values, which --tp {split.tp} does not "
+            "divide: use a --tp that divides both"
+        )
+    if split.pp > n_layers:
+        raise Misconfigured(f"{path} has {n_layers} layers, too few for --pp {split.pp}: use a lower one")
 
 
 def silence() -> None:
@@ -93,9 +121,26 @@ def _no_weights(path: Path) -> str:
     )
 
 
-def _read_weights(where: Path, dtype: torch.dtype, extra: dict[str, str]) -> Any:
+def _read_share(where: Path, dtype: torch.dtype, split: Split) -> Any:
+    """Load what this rank holds of a model; the other ranks load the rest at the same time."""
+    from transformers.distributed.configuration_utils import DistributedConfig
+
+    from fsctx.agent.engines.hf.ranks.head import use_split_head
+    from fsctx.agent.engines.hf.ranks.pipeline import loadable_in_stages, make_pipeline
+
+    with loadable_in_stages():
+        shared = DistributedConfig(tp_size=split.tp, pp_size=split.pp)
+        model = _read_weights(where, dtype, {}, distributed_config=shared)
+    if dtype != torch.float32:
+        use_split_head(model)
+    if split.pp > 1:
+        make_pipeline(model, split)
+    return model
+
+
+def _read_weights(where: Path, dtype: torch.dtype, extra: dict[str, str], **more: Any) -> Any:
     factory: Any = AutoModelForCausalLM
-    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, **extra}
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, **extra, **more}
     if not extra:
         options |= {"use_safetensors": True, "disable_mmap": _read_ahead(sorted(where.glob("*.safetensors")))}
     model, report = factory.from_pretrained(where, dtype=dtype, output_loading_info=True, **options)

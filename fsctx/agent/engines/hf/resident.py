@@ -105,10 +105,15 @@ class Float32Head(nn.Module):
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return float32 logits (..., V) of hidden states (..., H)."""
-        states = hidden.float()
-        pieces = [nn.functional.linear(states, rows.float()) for rows in torch.split(self.weight, _HEAD_ROWS)]
-        logits = torch.cat(pieces, dim=-1)
-        return logits if self.bias is None else logits + self.bias.float()
+        return float32_logits(hidden, self.weight, self.bias)
+
+
+def float32_logits(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Return float32 logits (..., V) of hidden states (..., H) and a head's weight (V, H) and bias (V)."""
+    states = hidden.float()
+    pieces = [nn.functional.linear(states, rows.float()) for rows in torch.split(weight, _HEAD_ROWS)]
+    logits = torch.cat(pieces, dim=-1)
+    return logits if bias is None else logits + bias.float()
 
 
 def _use_float32_head(model: Any) -> None:
@@ -132,7 +137,8 @@ def _plain_generation(model: Any, tokenizer: Any) -> Any:
 
 def _vocabulary(model: Any) -> int:
     """Return how many tokens the model has an embedding of; a tokenizer may have more."""
-    return int(model.get_input_embeddings().weight.shape[0])
+    weight = getattr(model.get_input_embeddings(), "weight", None)  # a stage of a pipeline may have none
+    return int(model.config.get_text_config().vocab_size if weight is None else weight.shape[0])
 
 
 def _window(config: Any, tokenizer: Any) -> int:

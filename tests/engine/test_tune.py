@@ -1,0 +1,55 @@
+"""A device measured by a real engine, and what is made of the times."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from click.testing import CliRunner
+from planning import make_plan
+from tiny_models import make_model
+
+from fsctx.agent.tune import Trial, calibrate
+from fsctx.cli import cli
+from fsctx.protocol import names
+from fsctx.protocol.measured import Measured
+
+
+def test_rates_are_found_again_from_times_that_were_made_of_them() -> None:
+    def trial(passes: int, flops: float) -> Trial:
+        return Trial(passes=passes, flops=flops, seconds=passes * 24 * 0.002 + flops / 5e12)
+
+    flops_per_s, layer_s = calibrate(trial(1, 1e10), trial(3, 9e12), n_layers=24)
+    assert flops_per_s == pytest.approx(5e12)
+    assert layer_s == pytest.approx(0.002)
+
+
+def test_times_that_tell_nothing_of_the_layers_give_a_rate_alone() -> None:
+    slow = Trial(passes=1, flops=1e9, seconds=3.0)
+    assert calibrate(slow, Trial(passes=2, flops=8e9, seconds=4.0), n_layers=4) == (2e9, 0.0)
+    assert calibrate(slow, slow, n_layers=4) == (1e9 / 3.0, 0.0)
+
+
+def test_tune_measures_a_run_and_leaves_it_as_it_was(tmp_path: Path) -> None:
+    claims = tmp_path / "claims.txt"
+    claims.write_text("".join(f"claim {number}\n" for number in range(40)))
+    make_plan(claims, run=tmp_path / "run", models=(str(make_model(tmp_path / "model")),), unit_rows=8)
+    before = sorted(path for path in (tmp_path / "run").rglob("*"))
+    asked = ["tune", str(tmp_path / "run"), "--device", "cpu", "--cache", str(tmp_path / "cache")]
+    measured = json.loads(CliRunner().invoke(cli, asked, catch_exceptions=False).stdout)
+    assert set(measured) == {"schema", *(field.name for field in dataclasses.fields(Measured))}
+    assert (measured["device"], measured["dtype"]) == ("cpu", "float32")
+    assert measured["flops_per_s"] > 0
+    assert measured["rows_per_s"] > 0
+    assert sorted(path for path in (tmp_path / "run").rglob("*")) == before
+    assert not list((tmp_path / "run" / names.AGENTS).iterdir())
+
+
+def test_a_run_of_the_fake_model_tells_nothing(tmp_path: Path) -> None:
+    (tmp_path / "claims.txt").write_text("a claim\n")
+    make_plan(tmp_path / "claims.txt", run=tmp_path / "run")
+    result = CliRunner().invoke(cli, ["tune", str(tmp_path / "run")])
+    assert "planned with the fake model" in str(result.exception)
