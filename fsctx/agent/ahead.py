@@ -1,5 +1,6 @@
 """What is done ahead of the device: leasing the next units, reading and tokenising them."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from fsctx.agent.slices import Slices
 from fsctx.agent.threads import Event
 from fsctx.agent.unitwork import UnitWork, begin
 from fsctx.agent.visit import Visit
-from fsctx.errors import Damaged, Missing, StoreError
+from fsctx.errors import Damaged, Missing, StoreError, Unfit
 from fsctx.protocol.geometry import Geometry
 from fsctx.protocol.names import LeaseId
 
@@ -52,7 +53,8 @@ class Ahead:
             if visit.works:
                 bound = self.residency.bound(visit.task)
                 if bound is not None and not visit.is_careful:
-                    visit.encode(bound)
+                    with contextlib.suppress(Unfit):  # the engine has ended: encoded once it is loaded again
+                        visit.encode(bound)
                 return visit
 
     def first_task(self) -> int | None:

@@ -1,12 +1,9 @@
 """`fsctx advise`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from fsctx.protocol.measured import Measured
 
 
 @click.command()
@@ -47,12 +44,12 @@ def advise(ref: str, device_name: str, **asked: Any) -> None:
     from fsctx.coordinator.advise.advise import advise as find
     from fsctx.coordinator.advise.cost import Work, rates_of
     from fsctx.coordinator.advise.devices import find_device, read_devices
-    from fsctx.coordinator.advise.models import find_shape
+    from fsctx.coordinator.advise.models import find_shape, read_measured
     from fsctx.coordinator.plan.hub import fetch_config
 
     shape = find_shape(ref, fetch=fetch_config)
     device = find_device(device_name, read_devices())
-    measured = None if asked["measured"] is None else _read(asked["measured"])
+    measured = None if asked["measured"] is None else read_measured(asked["measured"])
     node = Node(device=device, count=asked["count"], rates=rates_of(device, measured))
     advice = find(
         shape,
@@ -66,10 +63,3 @@ def advise(ref: str, device_name: str, **asked: Any) -> None:
         return
     for line in words.table(advice, shape, node):
         click.echo(line)
-
-
-def _read(path: Path) -> "Measured":
-    from fsctx.protocol import codec
-    from fsctx.protocol.measured import Measured
-
-    return codec.decode(path.read_bytes(), Measured, where=str(path))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fsctx.agent.batching import Budget, infer_all
-from fsctx.agent.engines.base import Bound, BoundTask, Engine, Model, Row
+from fsctx.agent.engines.base import UNSPLIT, Bound, BoundTask, Engine, Model, Row, Split
 from fsctx.agent.engines.choose import make_engine
 from fsctx.protocol.manifest import Method
 from fsctx.protocol.verdicts import Status, Verdict
@@ -28,7 +28,13 @@ CLAIMS = [
 
 
 @pytest.fixture(
-    scope="module", params=["fake", "hf", pytest.param("smollm2", marks=[pytest.mark.model, pytest.mark.slow])]
+    scope="module",
+    params=[
+        "fake",
+        "hf",
+        pytest.param("stages", marks=pytest.mark.slow),
+        pytest.param("smollm2", marks=[pytest.mark.model, pytest.mark.slow]),
+    ],
 )
 def kind(request: pytest.FixtureRequest) -> str:
     if request.param != "fake":
@@ -39,7 +45,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def engine(kind: str) -> Engine:
-    return make_engine("fake" if kind == "fake" else "hf", device="cpu", dtype=None)
+    split = Split(pp=2) if kind == "stages" else UNSPLIT
+    return make_engine("fake" if kind == "fake" else "hf", device="cpu", dtype=None, split=split)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +58,7 @@ def model(kind: str, engine: Engine, tmp_path_factory: pytest.TempPathFactory) -
 
 def _files(kind: str, folders: pytest.TempPathFactory) -> Path:
     match kind:
-        case "hf":
+        case "hf" | "stages":
             from tiny_models import make_model
 
             return make_model(folders.mktemp("tiny"))
@@ -83,7 +90,7 @@ def test_an_engine_says_its_name_and_version(engine: Engine) -> None:
 
 
 def test_a_model_says_where_it_is_and_how_much_fits(model: Model) -> None:
-    assert model.device in ("cpu", "fake")
+    assert model.device in ("cpu", "fake", "2 × cpu")
     assert model.dtype == "float32"
     assert model.batch_tokens > 0
 

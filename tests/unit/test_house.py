@@ -56,7 +56,7 @@ HEAVY = ("torch", "transformers", "tokenizers", "pyarrow", "duckdb", "numpy", "s
 
 ENGINE_PACKAGES = {"torch", "transformers", "safetensors", "gguf", "tokenizers", "vllm", "accelerate"}
 ADAPTERS = re.compile(
-    r"fsctx/agent/engines/(hf|vllm)/\w+\.py|fsctx/coordinator/plan/label_tokens\.py|fsctx/coordinator/advise/gguf_file\.py"
+    r"fsctx/agent/engines/(hf|vllm)/[\w/]+\.py|fsctx/coordinator/plan/label_tokens\.py|fsctx/coordinator/advise/gguf_file\.py"
 )
 """The modules that may import engine packages."""
 

@@ -81,6 +81,9 @@ class Bound(Protocol):
         """Render and tokenise, without the device; one `Encoded` per row, in order.
 
         Thread-safe; never raises for a row.
+
+        Raises:
+            Unfit: the engine has ended; load the model again.
         """
 
     def infer(self, batch: Sequence[Encoded]) -> list[Verdict]:

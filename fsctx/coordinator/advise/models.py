@@ -1,11 +1,13 @@
-"""REF → a model's dimensions, by its configuration alone: no weights are needed."""
+"""What an advice rests on: a model's dimensions, by its configuration alone, and what was measured."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 from fsctx.coordinator.advise.gguf_file import config_of_gguf
-from fsctx.errors import InputError
+from fsctx.errors import Damaged, InputError
+from fsctx.protocol import codec
+from fsctx.protocol.measured import Measured
 from fsctx.protocol.shapes import ModelShape, shape_of
 
 _CONFIG = "config.json"
@@ -37,3 +39,15 @@ def find_shape(ref: str, *, fetch: Callable[[str], Path]) -> ModelShape:
     if not isinstance(config, dict):
         raise InputError(f"{path} is not a model's configuration: pass the config.json of one")
     return shape_of(config, where=str(path))
+
+
+def read_measured(path: Path) -> Measured:
+    """Return what `fsctx tune` printed.
+
+    Raises:
+        InputError: it is not that.
+    """
+    try:
+        return codec.decode(path.read_bytes(), Measured, where=str(path))
+    except (OSError, Damaged) as error:
+        raise InputError(f"--measured {path} is not what fsctx tune prints ({error}): measure again") from None

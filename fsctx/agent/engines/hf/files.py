@@ -3,6 +3,7 @@
 import json
 import warnings
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,10 @@ def check_split(path: Path, split: Split) -> None:
     Raises:
         Misconfigured: with what it has of them.
     """
+    if find_spec("transformers.distributed.mixin") is None:
+        raise Misconfigured(
+            f"{split} takes transformers 5.24 or newer, here is {transformers.__version__}: pip install -U transformers"
+        )
     where, extra = _source(path)
     if extra:
         raise Misconfigured(

@@ -12,12 +12,11 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from transformers.distributed import mixin, tensor_parallel
+from transformers.distributed import mixin
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from fsctx.agent.engines.base import Split
@@ -33,7 +32,8 @@ _CACHES = ("cache", "past_key_values")
 @contextmanager
 def loadable_in_stages() -> Iterator[None]:
     """Let transformers load tensor-parallel stages: its plan names the other stages' modules, and it looks for them."""
-    apply = tensor_parallel.apply_tensor_parallelism
+    loader: Any = mixin
+    apply = loader.apply_tensor_parallelism
 
     def apply_to_own(model: nn.Module, mesh: Any, plan: dict[str, str]) -> nn.Module:
         own = {name for name, module in model.named_modules() if not isinstance(module, nn.Identity)}
@@ -41,8 +41,11 @@ def loadable_in_stages() -> Iterator[None]:
         applied: nn.Module = apply(model, mesh, {name: style for name, style in plan.items() if name in own})
         return applied
 
-    with patch.object(mixin, "apply_tensor_parallelism", apply_to_own):
+    loader.apply_tensor_parallelism = apply_to_own
+    try:
         yield
+    finally:
+        loader.apply_tensor_parallelism = apply
 
 
 def make_pipeline(model: Any, split: Split) -> None:
