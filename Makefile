@@ -42,8 +42,8 @@ setup: $(READY) $(MODEL)  ## the virtual environment and the small model
 demo: setup      ## verify some hundred claims with two agents, one of which is killed
 	@$(BIN)/fsctx demo $(DEMO) --model $(MODEL)
 
-test: setup      ## all tests that need no server
-	$(BIN)/python -m pytest
+test: setup      ## all tests that need no server, two files at a time
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 simulate: $(READY) ## a million simulated histories of the protocol (over night; make test has ten thousand)
 	cd tests && ../$(BIN)/python -m simulation --seeds 0:1000000 --jobs $$(nproc)

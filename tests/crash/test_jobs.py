@@ -1,6 +1,5 @@
 """Agents in what looks to them like a batch job: signals, exit codes, and that nothing stays behind."""
 
-import dataclasses
 import os
 import signal
 import subprocess
@@ -26,10 +25,9 @@ from crash.fleet import (
 )
 from fabricate import FabricatedRun
 
-from fsctx.protocol import agents, codec, names, processes
+from fsctx.protocol import agents, processes
 from fsctx.protocol.agents import AgentState
 from fsctx.protocol.hosts import hosts_to_exclude, read_host_failures
-from fsctx.protocol.manifest import ModelFile, read_context
 
 SLOW = "fake:rows_per_s=10,batch_tokens=8"
 
@@ -240,22 +238,6 @@ def test_an_agent_leaves_before_its_job_is_ended(run: FabricatedRun, monkeypatch
     code, said = end_of(agent(run, engine=SLOW))
     assert code == 0
     assert "the walltime is over" in said
-
-
-@pytest.mark.usefixtures("job")
-def test_a_node_without_room_for_the_model_is_unfit_for_a_job(tmp_path: Path) -> None:
-    run = quick_run(tmp_path / "run")
-    [task] = run.manifest.tasks
-    context = dataclasses.replace(
-        read_context(run.store, task.context),
-        kind="hf",
-        origin=str(tmp_path),
-        files=(ModelFile(path="model.safetensors", size_bytes=1 << 60, chunks=("0" * 64,)),),
-    )
-    run.store.replace(names.context(task.context), codec.encode(context))
-    code, said = end_of(agent(run, "--device", "cpu", "--failure-delay", "0", engine="hf"))
-    assert code == 75, said
-    assert "free" in read_host_failures(run.store)[0].reason
 
 
 @pytest.mark.usefixtures("job")
