@@ -281,6 +281,13 @@ MUTANTS = (
         seed=7,
     ),
     Mutant(
+        name="a listed file that cannot be opened yet taken for absent",
+        why="What is not there was not published.",
+        plants=on_results.absent_is_unpublished,
+        laws="2",
+        seed=3843,
+    ),
+    Mutant(
         name="compacted after removal",
         why="What was read into memory may be removed.",
         plants=on_results.removed_before_merged,

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import fsctx.agent.ahead as agent_ahead
 import fsctx.agent.saver as agent_saver
 from fsctx.agent.saver import Saver
+from fsctx.coordinator.collect.proof import Results
 from fsctx.errors import Damaged, Missing, StoreError
 from fsctx.protocol import buckets, compaction, names, results, verdicts
 from fsctx.protocol.buckets import BucketView
@@ -164,6 +165,19 @@ def _damaged_where_refused(original: Any) -> Any:
 
 
 error_is_damage: Plants = (Planted(PosixStore, "open", _damaged_where_refused),)
+
+
+def _absent_is_unpublished(_original: Any) -> Any:
+    def compacted(self: Results, unit: int, labels: tuple[str, ...]) -> pa.Table | None:
+        try:
+            return self.compacted.read(unit, labels)
+        except Missing:
+            return None
+
+    return compacted
+
+
+absent_is_unpublished: Plants = (Planted(Results, "_compacted", _absent_is_unpublished),)
 
 
 def _remove_first(_original: Any) -> Any:

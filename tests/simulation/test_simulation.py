@@ -70,7 +70,7 @@ def test_a_failing_history_is_made_small_and_the_command_that_is_printed_replays
         replayed = CliRunner().invoke(program.main, small.command.split("simulation ")[1].split())
     assert replayed.exit_code == 1
     assert "law 2" in replayed.output
-    assert "results/000000" in replayed.output
+    assert "create    leases/000000/00000000.0" in replayed.output
 
 
 def test_a_history_is_replayed_with_what_happened_in_it() -> None:

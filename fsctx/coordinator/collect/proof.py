@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fsctx.errors import Damaged, Missing
+from fsctx.errors import Damaged, Missing, StoreError
 from fsctx.protocol import buckets, compaction, failures, names, results
 from fsctx.protocol.compaction import CompactedBuckets
 from fsctx.protocol.geometry import Geometry, Place, bucket_of
@@ -160,6 +160,7 @@ class Results:
         """Read a unit's verdicts in the order of its rows; None if it is not published.
 
         Raises:
+            StoreError: the bucket's file is listed and cannot be opened yet.
             Damaged: the published file is missing, unreadable, of another run or unit, or does not hold exactly
                 the rows of the unit's slice, each once.
         """
@@ -181,6 +182,11 @@ class Results:
         try:
             return self.compacted.read(unit, labels)
         except Missing:
+            bucket = bucket_of(unit)
+            if bucket in buckets.compacted(self.store):  # a client may remember for a while that a name was absent
+                raise StoreError(
+                    f"{names.compacted(bucket)} is listed, but this host does not see it yet: try again in a minute"
+                ) from None
             return None
 
 
