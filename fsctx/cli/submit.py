@@ -1,6 +1,7 @@
 """`fsctx submit`."""
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,18 @@ if TYPE_CHECKING:
     from fsctx.coordinator.submit.base import BatchSystem, PilotRequest
     from fsctx.coordinator.submit.texts import Templates
     from fsctx.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """The command as it was called."""
+
+    store: "Store"
+    templates: "Templates"
+    settings: dict[str, str]
+    agent_options: tuple[str, ...]
+    asked: dict[str, Any]
+    """The other options, by name."""
 
 
 @click.command()
@@ -43,22 +56,24 @@ def submit(run: Path, *, settings: tuple[str, ...], agent_options: tuple[str, ..
     from fsctx.store import PosixStore
 
     _check_options(asked)
-    store = PosixStore(run.absolute())
-    templates = Templates(folder=asked["template_dir"])
-    given = _settings(settings)
-    if asked["is_doctor"]:
-        agent_options = _doctor_options(asked, agent_options)
-    _check_agent_options(store.root, agent_options)
+    call = _Call(
+        store=PosixStore(run.absolute()),
+        templates=Templates(folder=asked["template_dir"]),
+        settings=_settings(settings),
+        agent_options=_doctor_options(asked, agent_options) if asked["is_doctor"] else agent_options,
+        asked=asked,
+    )
+    _device_of(call)  # refuses what `fsctx agent` would refuse, before anything is started
     if asked["dag"] is not None:
-        _write_dag(store, templates, given, agent_options, asked)
+        _write_dag(call)
         return
-    system = submitting.batch_system(asked["batch"], templates)
+    system = submitting.batch_system(asked["batch"], call.templates)
     if asked["dry_run"]:
-        _show(store, system, given, agent_options, asked)
+        _show(call, system)
     elif asked["keep"] is None:
-        _start(store, system, given, agent_options, asked, n=asked["n"])
+        _start(call, system, n=asked["n"])
     else:
-        _keep(store, system, given, agent_options, asked)
+        _keep(call, system)
 
 
 def _check_options(asked: dict[str, Any]) -> None:
@@ -78,44 +93,30 @@ def _check_options(asked: dict[str, Any]) -> None:
         raise InputError("--dag goes with --batch htcondor and --keep")
 
 
-def _show(
-    store: "Store",
-    system: "BatchSystem",
-    settings: dict[str, str],
-    agent_options: tuple[str, ...],
-    asked: dict[str, Any],
-) -> None:
+def _show(call: _Call, system: "BatchSystem") -> None:
     """Print the text that would be submitted, and on stderr how the batch system is reached."""
     from fsctx.coordinator.submit import submit as submitting
 
-    request = _request(store, system.name, agent_options, n=asked["n"] or asked["keep"], env=asked["environment"])
-    click.echo(submitting.rendered(system, request, settings), nl=False)
+    request = _request(call, system.name, n=call.asked["n"] or call.asked["keep"])
+    click.echo(submitting.rendered(system, request, call.settings), nl=False)
     if system.reached:
         click.echo(f"through {system.reached}", err=True)
 
 
-def _start(
-    store: "Store",
-    system: "BatchSystem",
-    settings: dict[str, str],
-    agent_options: tuple[str, ...],
-    asked: dict[str, Any],
-    *,
-    n: int,
-) -> None:
+def _start(call: _Call, system: "BatchSystem", *, n: int) -> None:
     from fsctx.coordinator.submit import submit as submitting
     from fsctx.errors import InputError
     from fsctx.protocol import names
 
-    request = _request(store, system.name, agent_options, n=n, env=asked["environment"])
-    submitting.rendered(system, request, settings)
-    objections = system.objections(request, settings)
-    if objections and not asked["force"]:
+    request = _request(call, system.name, n=n)
+    submitting.rendered(system, request, call.settings)
+    objections = system.objections(request, call.settings)
+    if objections and not call.asked["force"]:
         raise InputError(f"{'; '.join(objections)}; nothing was queued (--force queues pilots all the same)")
-    done = submitting.submit(store, system, request, settings, created=_utc())
+    done = submitting.submit(call.store, system, request, call.settings, created=_utc())
     jobs = ", ".join(pilot.id for pilot in done.pilots)
     said = f"started {n} pilot(s)" if system.name == "local" else f"queued {n} pilot(s), job {jobs},"
-    click.echo(f"{said} as {done.name}; logs in {store.root}/logs")
+    click.echo(f"{said} as {done.name}; logs in {call.store.root}/logs")
     if request.environment:
         click.echo(f"note: pilots start from the packed environment {request.environment[:12]}")
     for line in (*objections, *(f"left out: {line}" for line in submitting.left_out(done.text))):
@@ -124,47 +125,38 @@ def _start(
         click.echo(f"note: not on {', '.join(request.excluded)}: agents of this run could not work there")
     if done.reached:
         click.echo(f"through {done.reached}")
-    if "--doctor" in agent_options:
-        click.echo(f"what they find: in the log of the first of them, and in {store.root}/{names.DOCTOR} for agents")
+    if "--doctor" in call.agent_options:
+        click.echo(
+            f"what they find: in the log of the first of them, and in {call.store.root}/{names.DOCTOR} for agents"
+        )
     else:
-        click.echo(f"see them work: fsctx status {shlex.quote(str(store.root))} --watch")
+        click.echo(f"see them work: fsctx status {shlex.quote(str(call.store.root))} --watch")
 
 
-def _keep(
-    store: "Store",
-    system: "BatchSystem",
-    settings: dict[str, str],
-    agent_options: tuple[str, ...],
-    asked: dict[str, Any],
-) -> None:
+def _keep(call: _Call, system: "BatchSystem") -> None:
     """Top pilots up, once or until the run is over."""
     import time
 
     from fsctx.coordinator.submit.keep import find_shortage
 
     while True:
-        missing = find_shortage(store, system, asked["keep"])
+        missing = find_shortage(call.store, system, call.asked["keep"])
         if missing.n:
-            _start(store, system, settings, agent_options, asked, n=missing.n)
+            _start(call, system, n=missing.n)
         else:
             click.echo(f"nothing to add: {missing.why_none}")
-        if missing.is_over or asked["every"] is None:
+        if missing.is_over or call.asked["every"] is None:
             return
-        time.sleep(asked["every"])
+        time.sleep(call.asked["every"])
 
 
-def _write_dag(
-    store: "Store",
-    templates: "Templates",
-    settings: dict[str, str],
-    agent_options: tuple[str, ...],
-    asked: dict[str, Any],
-) -> None:
+def _write_dag(call: _Call) -> None:
     from fsctx.coordinator.submit import dag
     from fsctx.coordinator.submit.bootstrap import choose_environment, interpreter
     from fsctx.errors import InputError
     from fsctx.protocol.manifest import read_manifest
 
+    store, asked = call.store, call.asked
     if asked["plan"] is None:
         read_manifest(store)
         choose_environment(store, asked["environment"])
@@ -173,21 +165,30 @@ def _write_dag(
     except ValueError as error:
         raise InputError(f"--plan {asked['plan']}: {error}: check its quotes") from None
     run = str(store.root)
-    options = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    options = [word for key, value in call.settings.items() for word in ("--set", f"{key}={value}")]
     if asked["environment"] is not None:
         options += ["--env", asked["environment"]]
     if asked["template_dir"] is not None:
         options += ["--template-dir", str(asked["template_dir"].absolute())]
-    words = ["submit", run, "--batch", "htcondor", "--keep", str(asked["keep"]), "--every", str(asked["every"] or 60)]
+    words = [
+        "submit",
+        run,
+        "--batch",
+        "htcondor",
+        "--keep",
+        str(asked["keep"]),
+        "--every",
+        str(asked["every"] or 60),
+    ]
     request = dag.DagRequest(
         name=store.root.name,
         python=interpreter(None),
         plan=() if asked["plan"] is None else ("plan", *plan, "--run", run),
-        pilots=(*words, *options, *(["--", *agent_options] if agent_options else [])),
+        pilots=(*words, *options, *(["--", *call.agent_options] if call.agent_options else [])),
         collect=("collect", run, "-o", f"{asked['dag'].absolute()}/verdicts.parquet"),
         environment=_environment_of_tools(),
     )
-    files = dag.render_dag(request, templates)
+    files = dag.render_dag(request, call.templates)
     if asked["dry_run"]:
         for name, text in files.items():
             click.echo(f"## {name}\n{text}")
@@ -203,7 +204,7 @@ def _environment_of_tools() -> dict[str, str]:
     return {"PATH": "/usr/bin:/bin", **found}
 
 
-def _request(store: "Store", batch: str, agent_options: tuple[str, ...], *, n: int, env: str | None) -> "PilotRequest":
+def _request(call: _Call, batch: str, *, n: int) -> "PilotRequest":
     import os
     import secrets
 
@@ -214,10 +215,11 @@ def _request(store: "Store", batch: str, agent_options: tuple[str, ...], *, n: i
     from fsctx.protocol.needs import needs_of
     from fsctx.protocol.orders import read_orders
 
+    store = call.store
     manifest = read_manifest(store)
-    on_gpu = _device_of(store.root, agent_options) != "cpu"
+    on_gpu = _device_of(call) != "cpu"
     contexts = [read_context(store, digest) for digest in sorted({task.context for task in manifest.tasks})]
-    environment = choose_environment(store, env)
+    environment = choose_environment(store, call.asked["environment"])
     digest = None if environment is None else environment.digest
     return PilotRequest(
         name=f"{batch}-{secrets.token_hex(4)}",
@@ -226,7 +228,7 @@ def _request(store: "Store", batch: str, agent_options: tuple[str, ...], *, n: i
         since_order=read_orders(store).last,
         python=interpreter(digest),
         cores=len(os.sched_getaffinity(0)),
-        agent_options=agent_options,
+        agent_options=call.agent_options,
         on_gpu=on_gpu,
         needs=needs_of(contexts, on_gpu=on_gpu, environment=environment),
         excluded=tuple(hosts_to_exclude(store)),
@@ -243,15 +245,15 @@ def _doctor_options(asked: dict[str, Any], agent_options: tuple[str, ...]) -> tu
     return ("--doctor", "--device", "cpu")
 
 
-def _check_agent_options(run: Path, agent_options: tuple[str, ...]) -> None:
-    """Refuse options that `fsctx agent` would refuse, before anything is started."""
-    _device_of(run, agent_options)
+def _device_of(call: _Call) -> str:
+    """Return the device that agents are told.
 
-
-def _device_of(run: Path, agent_options: tuple[str, ...]) -> str:
+    Raises:
+        ClickException: `fsctx agent` would refuse the options.
+    """
     from fsctx.cli.agent import agent
 
-    return str(agent.make_context("fsctx agent", [str(run), *agent_options]).params["device"])
+    return str(agent.make_context("fsctx agent", [str(call.store.root), *call.agent_options]).params["device"])
 
 
 def _settings(given: tuple[str, ...]) -> dict[str, str]:
