@@ -41,7 +41,8 @@ def cut(path: Path) -> None:
 
 def rot(path: Path) -> None:
     path.chmod(0o600)
-    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
 
 def problems(node: NodeCache) -> dict[str, tuple[str, ...]]:
