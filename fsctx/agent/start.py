@@ -165,6 +165,7 @@ def _blame_host(start: _Start, reason: str) -> None:
             reason=reason,
             agent=start.name,
             time=_utc(),
+            system=job.system if job else None,
         )
     )
 

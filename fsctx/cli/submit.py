@@ -231,7 +231,7 @@ def _request(call: _Call, batch: str, *, n: int) -> "PilotRequest":
         agent_options=call.agent_options,
         on_gpu=on_gpu,
         needs=needs_of(contexts, on_gpu=on_gpu, environment=environment),
-        excluded=tuple(hosts_to_exclude(store)),
+        excluded=tuple(hosts_to_exclude(store, batch)),
         environment=digest,
     )
 

@@ -25,6 +25,8 @@ class HostFailure:
     agent: str
     time: str
     """UTC, ISO 8601; for people, never compared."""
+    system: str | None = None
+    """The batch system that started the agent, and knows the host by this name."""
 
 
 def record_host_failure(store: Store, failure: HostFailure) -> int:
@@ -47,7 +49,10 @@ def read_host_failures(store: Store) -> list[HostFailure]:
     return found
 
 
-def hosts_to_exclude(store: Store, *, after: int = 2) -> list[str]:
-    """Return the hosts with at least so many failures, each as its batch system calls it."""
-    count = Counter(failure.host for failure in read_host_failures(store))
+def hosts_to_exclude(store: Store, system: str, *, after: int = 2) -> list[str]:
+    """Return the hosts with at least so many failures under a batch system, as it calls them.
+
+    Those of others are left out: Slurm refuses pilots that name a host which it does not know.
+    """
+    count = Counter(failure.host for failure in read_host_failures(store) if failure.system == system)
     return sorted(host for host, n in count.items() if n >= after)

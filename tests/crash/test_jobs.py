@@ -190,7 +190,7 @@ def test_a_host_that_is_unfit_is_blamed_by_its_own_name_and_left_with_75(run: Fa
     for _ in range(2):
         code, _ = end_of(agent(run, "--failure-delay", "0", engine="fake:unfit=1"))
         assert code == 75
-    assert hosts_to_exclude(run.store) == ["node7"]
+    assert hosts_to_exclude(run.store, "slurm") == ["node7"]
     assert "unfit=1" in read_host_failures(run.store)[0].reason
     assert have_left(run, 2)
 

@@ -1,5 +1,6 @@
 """Pilots on a real HTCondor pool of invented GPUs: exactly one row a claim, whatever the pool does to them."""
 
+import dataclasses
 import sys
 import time
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from clusters import beds
 from clusters.beds import Bed, Run, wait_until
 
 from fsctx.protocol.agents import AgentState
+from fsctx.store import PosixStore
 
 pytestmark = pytest.mark.condor
 
@@ -92,7 +94,7 @@ def events_of(run: Run, kind: str, *, but: str) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("loss", ["vacate-fast", "crash", "freeze"])
 def test_a_pilot_lost_without_warning_costs_the_rows_since_its_last_save(pool: Bed, loss: str) -> None:
-    run = pool.make_run(loss, rows=300, unit_rows=150)
+    run = pool.make_run(loss, rows=400, unit_rows=200, ttl_s=6)
     engine = "fake:rows_per_s=10,batch_tokens=4"
     run.submit(
         "-n", "1", "--set", 'where=TARGET.Machine =?= "n1.pool.test"', engine=engine, agent=("--save-every", "2")
@@ -114,19 +116,19 @@ def test_a_pilot_lost_without_warning_costs_the_rows_since_its_last_save(pool: B
     run.wait_done()
     if loss == "freeze":
         pool.call("thaw", "n1")
-    assert_each_once(run, 300)
+    assert_each_once(run, 400)
     for job in run.jobs():  # the access point holds a lost job to run until its lease ends, for 40 minutes
         pool.user("condor_rm", job, code=None)
         pool.user("condor_rm", "-forcex", job, code=None)
 
 
 def test_a_node_that_cannot_work_wastes_few_starts_and_is_left_out_afterwards(pool: Bed) -> None:
-    run = pool.make_run("unfit", rows=400, unit_rows=4)
+    run = pool.make_run("unfit", rows=1200, unit_rows=4)
     python, here = sys.executable, '[ "$(hostname -s)" != n3 ] || exec'
     unfit = f"{here} {python} -P -m fsctx agent {run.folder} --engine fake:unfit=1 --failure-delay 20"
     run.submit("-n", "6", "--set", f"setup={unfit}", "--set", 'rank=TARGET.Machine == "n3.pool.test"', engine=ENGINE)
     run.wait_done()
-    assert_each_once(run, 400)
+    assert_each_once(run, 1200)
     hosts = [record.process.host for record in run.records()]
     assert 1 <= hosts.count("n3") <= 3
     assert 'TARGET.Machine =!= "n3.pool.test"' in run.submit("-n", "1", "--dry-run", engine=ENGINE)
@@ -143,6 +145,54 @@ def test_a_model_too_large_for_every_gpu_is_told_before_anything_is_queued(pool:
     assert "no GPU of this pool has the 500,000 MiB" in run.fsctx("status")
     assert queue(run, "JobStatus") == [["1"], ["1"]]
     assert "2 pilot(s) that waited were taken out" in run.fsctx("stop")
+
+
+@pytest.mark.parametrize(
+    ("surroundings", "what"),
+    [
+        ("_CONDOR_COLLECTOR_HOST=127.0.0.1:1", "HTCondor does not answer"),
+        ("CONDOR_CONFIG=/nonexistent", "HTCondor does not answer"),
+        ("_CONDOR_FILESYSTEM_DOMAIN=elsewhere.test", "in this host's FileSystemDomain elsewhere.test"),
+    ],
+    ids=["no-answer", "no-configuration", "not-mounted"],
+)
+def test_a_host_that_cannot_submit_here_is_told_so_in_a_line(pool: Bed, surroundings: str, what: str) -> None:
+    bed = dataclasses.replace(pool, within=(*pool.within, surroundings))
+    run = pool.make_run(surroundings.partition("=")[0], rows=2, unit_rows=2)
+    said = dataclasses.replace(run, bed=bed).submit("-n", "2", engine="fake", code=2)
+    assert (what in said, said.count("\n"), run.jobs()) == (True, 1, []), said
+
+
+def test_the_command_line_tools_do_what_the_bindings_do(pool: Bed) -> None:
+    hidden = pool.shared / "without-bindings"
+    hidden.mkdir()
+    (hidden / "htcondor2.py").write_text("raise ImportError\n")
+    bed = dataclasses.replace(pool, within=(*pool.within, f"PYTHONPATH={hidden}:{beds.CHECKOUT}"))
+    run = bed.make_run("by-tools", rows=8000, unit_rows=10)
+    said = run.submit("-n", "10", engine="fake:rows_per_s=10")
+    assert "through condor_submit 2" in said
+    assert "the Python package htcondor is not installed" in said
+    wait_until(lambda: len(run.working()) == 8, what=lambda: run.fsctx("status"))  # so many GPUs there are
+    waiting = next(number for number, state in queue(run, "ProcId", "JobStatus") if state == "1")
+    pool.user("condor_hold", f"{run.jobs()[0]}.{waiting}")
+    seen = run.status()["pilots"][0]["seen"]
+    assert (seen["running"], seen["queued"], seen["held"]) == (8, 1, 1)
+    assert f"let them go on: condor_release {run.jobs()[0]}" in run.fsctx("status")
+    assert "2 pilot(s) that waited were taken out of the queue" in run.fsctx("stop")
+    wait_until(lambda: not queue(run, "ProcId"), what=lambda: str(queue(run, "ProcId", "JobStatus")))
+
+
+def test_a_dag_plans_keeps_pilots_there_and_collects(pool: Bed) -> None:
+    claims, run = pool.shared / "dag.jsonl", Run(bed=pool, store=PosixStore(pool.shared / "dag-run"))
+    claims.write_text("".join(f'{{"id": {n}, "claim": "Claim {n}."}}\n' for n in range(100)))
+    asked = ("--keep", "2", "--every", "1", "--dag", str(pool.shared / "dag"))
+    plan = ("--plan", f"{claims} --model fake --unit-rows 10")
+    told = run.submit(*asked, *plan, engine="fake:rows_per_s=20", agent=("--max-units", "2"))
+    pool.user(*told.split())
+    wait_until((pool.shared / "dag/verdicts.parquet").exists, what=lambda: pool.user("condor_q", "-nobatch"))
+    assert_each_once(run, 100)
+    assert len(run.jobs()) > 1  # pilots left before the work was done, and others were added
+    wait_until(lambda: not pool.user("condor_q", "-af", "ClusterId"), what=lambda: pool.user("condor_q", "-nobatch"))
 
 
 def test_a_user_who_may_only_look_is_told_so_in_a_line(pool: Bed) -> None:
@@ -163,7 +213,7 @@ def test_a_user_who_may_only_look_is_told_so_in_a_line(pool: Bed) -> None:
 def test_a_run_completes_while_another_users_jobs_evict_its_pilots() -> None:
     nodes = "n1:2:4096:2xA100 n2:2:4096:2xL4"
     with beds.condor(nodes=nodes, name="rival", port=19818) as pool:
-        run = pool.make_run("evicted", rows=400, unit_rows=10)
+        run = pool.make_run("evicted", rows=480, unit_rows=10, ttl_s=6)
         run.submit("-n", "4", engine="fake:rows_per_s=4,batch_tokens=4", agent=("--save-every", "2"))
         wait_until(lambda: len(run.working()) == 4, what=lambda: run.fsctx("status"))
         rival = pool.shared / "rival.sub"
@@ -174,7 +224,8 @@ def test_a_run_completes_while_another_users_jobs_evict_its_pilots() -> None:
         while run.status()["state"] != "done":
             pool.rival("condor_submit", "-terse", str(rival))
             time.sleep(4)
-        assert_each_once(run, 400)
+        assert_each_once(run, 480)
+        wait_until(lambda: not queue(run, "ProcId"), what=lambda: str(queue(run, "ProcId", "JobStatus")))
         starts = [line.split()[0] for line in pool.user("condor_history", "-af", "NumJobStarts").splitlines()]
         assert max(map(int, starts)) > 1  # somebody was evicted and started again
         goodput = run.status()["goodput"]  # what a killed agent did since its last beat is in no ledger

@@ -89,10 +89,15 @@ def test_pilots_that_could_never_run_are_refused_in_a_line(cell: Bed, setting: s
     assert cell.user("qstat") == ""
 
 
-def test_stop_takes_out_the_pilots_that_wait(cell: Bed) -> None:
-    run = cell.make_run("stopped", rows=400, unit_rows=4)
+def test_stop_takes_out_the_pilots_that_wait_or_are_on_hold(cell: Bed) -> None:
+    run = cell.make_run("stopped", rows=4000, unit_rows=4)
     run.submit("-n", "5", engine=SLOW)
     wait_until(lambda: len(run.working()) == 2, what=lambda: run.fsctx("status"))
+    job = run.jobs()[0]
+    cell.user("qhold", f"{job}.5")
+    seen = run.status()["pilots"][0]["seen"]
+    assert (seen["running"], seen["queued"], seen["held"]) == (2, 2, 1)
+    assert f"1 on hold: qrls {job}" in run.fsctx("status")
     assert "3 pilot(s) that waited were taken out" in run.fsctx("stop")
     wait_until(lambda: not cell.user("qstat"), what=lambda: cell.user("qstat"))
     assert {session.state for session in run.sessions()} == {AgentState.LEFT}

@@ -27,22 +27,29 @@ def store(tmp_path: Path) -> PosixStore:
     return PosixStore(tmp_path)
 
 
-def failure(host: str = "n1.pool.test", agent: str = "a") -> HostFailure:
-    return HostFailure(host=host, reason="no GPU", agent=agent, time="2026-11-30T00:00:00Z")
+def failure(host: str = "n1.pool.test", agent: str = "a", system: str | None = "htcondor") -> HostFailure:
+    return HostFailure(host=host, reason="no GPU", agent=agent, time="2026-11-30T00:00:00Z", system=system)
 
 
 def test_a_run_without_failures_excludes_nobody(store: PosixStore) -> None:
     assert read_host_failures(store) == []
-    assert hosts_to_exclude(store) == []
+    assert hosts_to_exclude(store, "htcondor") == []
 
 
 def test_a_host_is_excluded_after_its_second_failure_by_its_own_name(store: PosixStore) -> None:
     assert record_host_failure(store, failure(agent="a")) == 1
     assert record_host_failure(store, failure("n2.pool.test", agent="b")) == 1
-    assert hosts_to_exclude(store) == []
+    assert hosts_to_exclude(store, "htcondor") == []
     assert record_host_failure(store, failure(agent="c")) == 2
-    assert hosts_to_exclude(store) == ["n1.pool.test"]
-    assert hosts_to_exclude(store, after=1) == ["n1.pool.test", "n2.pool.test"]
+    assert hosts_to_exclude(store, "htcondor") == ["n1.pool.test"]
+    assert hosts_to_exclude(store, "htcondor", after=1) == ["n1.pool.test", "n2.pool.test"]
+
+
+def test_a_host_is_excluded_where_it_is_known_by_its_name_alone(store: PosixStore) -> None:
+    for number, system in enumerate(("htcondor", "htcondor", "slurm", None, None)):
+        record_host_failure(store, failure(f"n.{system}", agent=str(number), system=system))
+    assert hosts_to_exclude(store, "htcondor") == ["n.htcondor"]
+    assert hosts_to_exclude(store, "slurm") == []
 
 
 def test_a_host_fills_no_folder(store: PosixStore) -> None:
