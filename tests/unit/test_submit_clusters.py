@@ -113,6 +113,16 @@ def test_what_an_old_htcondor_does_not_know_is_left_out_and_said() -> None:
     assert options(newest)["transfer_common_input"] == "/a"
 
 
+def test_where_files_are_transferred_too_a_pilot_starts_only_where_the_run_is_visible() -> None:
+    newest = condor(FakeAccess(version=(25, 14, 0)))
+    found = options(newest.render(REQUEST, {"common_input": "/a"}))
+    assert found["should_transfer_files"] == "YES"
+    assert found["requirements"].startswith('TARGET.FileSystemDomain == "pool" && ')
+    told = options(newest.render(REQUEST, {"common_input": "/a", "shared_where": "HasShared"}))["requirements"]
+    assert told.startswith("(HasShared) && ")
+    assert "FileSystemDomain" not in told
+
+
 def test_a_shell_before_the_agent_becomes_the_agent() -> None:
     found = options(condor().render(REQUEST, {"setup": "module load cuda"}))
     assert found["executable"] == "/bin/sh"

@@ -43,6 +43,7 @@ class HTCondor:
             **facts_of(request),
             "event_log": str(self._event_log(logs, request.name)),
             "condor": NEWEST if self._access is None else self._access.version,
+            "domain": self._setting("FILESYSTEM_DOMAIN") or "",
         }
         return self._templates.render(_TEMPLATE, facts, settings)
 
@@ -51,7 +52,7 @@ class HTCondor:
         access = self._reached()
         machines = access.machines()
         found = []
-        domain = access.setting("FILESYSTEM_DOMAIN")
+        domain = self._setting("FILESYSTEM_DOMAIN")
         if "shared_where" not in settings and domain is not None and domain not in machines.domains:
             found.append(words.not_mounted(domain, machines))
         asked = settings.get("gpu_memory_mb", str(request.needs.gpu_memory_mb))
@@ -95,9 +96,13 @@ class HTCondor:
             raise Unreachable(self.reached)
         return self._access
 
+    def _setting(self, name: str) -> str | None:
+        """Return what the configuration says; None where it says nothing, or cannot be asked."""
+        return None if self._access is None else self._access.setting(name)
+
     def _event_log(self, logs: Path, name: str) -> Path:
         """Return where HTCondor's own log goes: not to a network filesystem where the site forbids it."""
-        forbids = self._access is not None and (self._access.setting("LOG_ON_NFS_IS_ERROR") or "").lower() == "true"
+        forbids = (self._setting("LOG_ON_NFS_IS_ERROR") or "").lower() == "true"
         if forbids and not mounts.mount_of(logs, mounts.mounts()).is_local:
             return Path("/tmp") / f"fsctx-{name}.events"  # noqa: S108 - HTCondor writes it as the user
         return logs / "events"
