@@ -9,6 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from fsctx.coordinator.submit.base import BatchSystem, PilotRequest
+    from fsctx.coordinator.submit.dag import DagRequest
     from fsctx.coordinator.submit.texts import Templates
     from fsctx.store import Store
 
@@ -152,48 +153,53 @@ def _keep(call: _Call, system: "BatchSystem") -> None:
 
 def _write_dag(call: _Call) -> None:
     from fsctx.coordinator.submit import dag
-    from fsctx.coordinator.submit.bootstrap import choose_environment, interpreter
-    from fsctx.errors import InputError
+    from fsctx.coordinator.submit.bootstrap import choose_environment
     from fsctx.protocol.manifest import read_manifest
 
-    store, asked = call.store, call.asked
-    if asked["plan"] is None:
-        read_manifest(store)
-        choose_environment(store, asked["environment"])
+    if call.asked["plan"] is None:
+        read_manifest(call.store)
+        choose_environment(call.store, call.asked["environment"])
+    request = _dag_request(call)
+    files = dag.render_dag(request, call.templates)
+    if call.asked["dry_run"]:
+        for name, text in files.items():
+            click.echo(f"## {name}\n{text}")
+        return
+    click.echo(f"condor_submit_dag {dag.write_dag(request.folder, files)}")
+
+
+def _dag_request(call: _Call) -> "DagRequest":
+    from fsctx.coordinator.submit.bootstrap import interpreter
+    from fsctx.coordinator.submit.dag import DagRequest
+    from fsctx.errors import InputError
+
+    run, folder, asked = str(call.store.root), call.asked["dag"].absolute(), call.asked
     try:
         plan = shlex.split(asked["plan"] or "")
     except ValueError as error:
         raise InputError(f"--plan {asked['plan']}: {error}: check its quotes") from None
-    run = str(store.root)
-    options = [word for key, value in call.settings.items() for word in ("--set", f"{key}={value}")]
-    if asked["environment"] is not None:
-        options += ["--env", asked["environment"]]
-    if asked["template_dir"] is not None:
-        options += ["--template-dir", str(asked["template_dir"].absolute())]
-    words = [
-        "submit",
-        run,
-        "--batch",
-        "htcondor",
-        "--keep",
-        str(asked["keep"]),
-        "--every",
-        str(asked["every"] or 60),
-    ]
-    request = dag.DagRequest(
-        name=store.root.name,
+    return DagRequest(
+        name=call.store.root.name,
+        folder=folder,
+        called_in=Path.cwd(),
         python=interpreter(None),
         plan=() if asked["plan"] is None else ("plan", *plan, "--run", run),
-        pilots=(*words, *options, *(["--", *call.agent_options] if call.agent_options else [])),
-        collect=("collect", run, "-o", f"{asked['dag'].absolute()}/verdicts.parquet"),
+        pilots=("submit", run, *_words_of(call)),
+        collect=("collect", run, "-o", f"{folder}/verdicts.parquet"),
         environment=_environment_of_tools(),
     )
-    files = dag.render_dag(request, call.templates)
-    if asked["dry_run"]:
-        for name, text in files.items():
-            click.echo(f"## {name}\n{text}")
-        return
-    click.echo(f"condor_submit_dag {dag.write_dag(asked['dag'], files)}")
+
+
+def _words_of(call: _Call) -> list[str]:
+    """Return the options of a call that keeps pilots there as this one says, again and again."""
+    asked = call.asked
+    words = ["--batch", "htcondor", "--keep", str(asked["keep"]), "--every", str(asked["every"] or 60)]
+    words += [word for key, value in call.settings.items() for word in ("--set", f"{key}={value}")]
+    if asked["environment"] is not None:
+        words += ["--env", asked["environment"]]
+    if asked["template_dir"] is not None:
+        words += ["--template-dir", str(asked["template_dir"].absolute())]
+    return [*words, *(["--", *call.agent_options] if call.agent_options else [])]
 
 
 def _environment_of_tools() -> dict[str, str]:

@@ -151,7 +151,7 @@ def test_a_model_too_large_for_every_gpu_is_told_before_anything_is_queued(pool:
     ("surroundings", "what"),
     [
         ("_CONDOR_COLLECTOR_HOST=127.0.0.1:1", "HTCondor does not answer"),
-        ("CONDOR_CONFIG=/nonexistent", "HTCondor does not answer"),
+        ("CONDOR_CONFIG=/nonexistent", "CONDOR_CONFIG is /nonexistent, which is not there"),
         ("_CONDOR_FILESYSTEM_DOMAIN=elsewhere.test", "in this host's FileSystemDomain elsewhere.test"),
     ],
     ids=["no-answer", "no-configuration", "not-mounted"],

@@ -22,7 +22,7 @@ from fsctx.coordinator.submit.errors import Unreachable
 from fsctx.coordinator.submit.fake import FakeBatch
 from fsctx.coordinator.submit.gridengine import GridEngine
 from fsctx.coordinator.submit.htcondor.access import Machines, machines_of, parse_version
-from fsctx.coordinator.submit.htcondor.system import HTCondor
+from fsctx.coordinator.submit.htcondor.system import HTCondor, open_htcondor
 from fsctx.coordinator.submit.htcondor.words import notes
 from fsctx.coordinator.submit.keep import find_shortage
 from fsctx.coordinator.submit.record import read_submission
@@ -121,6 +121,15 @@ def test_where_files_are_transferred_too_a_pilot_starts_only_where_the_run_is_vi
     told = options(newest.render(REQUEST, {"common_input": "/a", "shared_where": "HasShared"}))["requirements"]
     assert told.startswith("(HasShared) && ")
     assert "FileSystemDomain" not in told
+
+
+def test_a_configuration_of_htcondor_that_is_not_there_is_told_before_any_library_complains(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CONDOR_CONFIG", "/nonexistent/condor_config")
+    with pytest.raises(Unreachable, match="CONDOR_CONFIG is /nonexistent/condor_config, which is not there"):
+        open_htcondor(Templates()).objections(REQUEST, {})
+    assert capfd.readouterr().err == ""
 
 
 def test_a_shell_before_the_agent_becomes_the_agent() -> None:
@@ -385,6 +394,8 @@ def test_pilots_are_not_topped_up_to_an_unknown_number(run: FabricatedRun) -> No
 def test_a_dag_plans_keeps_pilots_and_collects() -> None:
     request = DagRequest(
         name="r",
+        folder=Path("/dag"),
+        called_in=Path("/home/me"),
         python="/p",
         plan=("plan", "my claims.csv"),
         pilots=("submit", "/r"),
@@ -395,17 +406,21 @@ def test_a_dag_plans_keeps_pilots_and_collects() -> None:
     assert list(files) == ["r.dag", "plan.sub", "pilots.sub", "collect.sub"]
     commands = [line for line in files["r.dag"].splitlines() if not line.startswith("#")]
     assert commands == [
-        "JOB PLAN plan.sub",
+        "JOB PLAN plan.sub DIR /dag",
         "RETRY PLAN 2",
-        "JOB PILOTS pilots.sub",
+        "JOB PILOTS pilots.sub DIR /dag",
         "RETRY PILOTS 5",
         "PARENT PLAN CHILD PILOTS",
-        "FINAL COLLECT collect.sub",
+        "FINAL COLLECT collect.sub DIR /dag",
     ]
-    assert options(files["plan.sub"])["arguments"] == "\"-P -m fsctx plan 'my claims.csv'\""
+    plan = options(files["plan.sub"])
+    assert plan["arguments"] == "\"-P -m fsctx plan 'my claims.csv'\""
+    assert (plan["initialdir"], plan["output"]) == ("/home/me", "/dag/plan.log")
     alone = render_dag(dataclasses.replace(request, plan=()), Templates())
     assert "plan.sub" not in alone
     assert "PLAN" not in alone["r.dag"]
+    with pytest.raises(InputError, match="DAGMan takes no spaces"):
+        render_dag(dataclasses.replace(request, folder=Path("/my dag")), Templates())
 
 
 def test_a_command_that_is_missing_or_fails_is_told_in_one_line() -> None:

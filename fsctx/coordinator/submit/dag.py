@@ -1,5 +1,6 @@
 """A DAG for HTCondor's DAGMan: plan, pilots for as long as work is left, collect."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,10 @@ class DagRequest:
     """What the DAG does. Each of the three is the words of a call of fsctx."""
 
     name: str
+    folder: Path
+    """Where its files are to be; absolute."""
+    called_in: Path
+    """Where relative paths begin, as they do for who calls `fsctx submit`."""
     python: str
     plan: tuple[str, ...]
     """Empty: the run stands already."""
@@ -24,15 +29,22 @@ class DagRequest:
 
 
 def render_dag(request: DagRequest, templates: Templates) -> dict[str, str]:
-    """Return the files of a DAG, by name."""
+    """Return the files of a DAG, by name.
+
+    Raises:
+        InputError: DAGMan cannot read the folder's name.
+    """
+    if re.search(r"[\s\"]", str(request.folder)):
+        raise InputError(f"--dag {request.folder}: DAGMan takes no spaces or quotes in paths: pass another folder")
     nodes = {"plan": request.plan, "pilots": request.pilots, "collect": request.collect}
     used = {node: words for node, words in nodes.items() if words}
     files = {f"{node}.sub": _node(request, node, words, templates) for node, words in used.items()}
-    return {f"{request.name}.dag": templates.render(_DAG, {"nodes": tuple(used)}, {}), **files}
+    facts = {"nodes": tuple(used), "folder": str(request.folder)}
+    return {f"{request.name}.dag": templates.render(_DAG, facts, {}), **files}
 
 
 def write_dag(folder: Path, files: Mapping[str, str]) -> Path:
-    """Write a DAG's files into a folder and return the DAG's.
+    """Write a DAG's files into its folder and return the DAG's.
 
     Raises:
         InputError: the folder cannot be written, or has one of the files.
@@ -52,6 +64,8 @@ def write_dag(folder: Path, files: Mapping[str, str]) -> Path:
 def _node(request: DagRequest, node: str, words: Sequence[str], templates: Templates) -> str:
     facts = {
         "node": node,
+        "folder": str(request.folder),
+        "called_in": str(request.called_in),
         "python": request.python,
         "words": tuple(words),
         "environment": tuple(f"{key}={value}" for key, value in request.environment.items()),

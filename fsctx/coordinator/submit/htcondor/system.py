@@ -1,6 +1,7 @@
 """HTCondor as a batch system: one cluster of jobs is one record."""
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -130,6 +131,9 @@ def open_htcondor(templates: Templates) -> HTCondor:
     """Reach HTCondor: by its Python bindings where they can, else by its tools, else not at all."""
     from fsctx.coordinator.submit.htcondor.tools import Tools
 
+    configuration = os.environ.get("CONDOR_CONFIG", "")  # or a command that ends with |, or ONLY_ENV
+    if configuration.startswith("/") and not configuration.endswith("|") and not os.path.exists(configuration):
+        return HTCondor(None, f"CONDOR_CONFIG is {configuration}, which is not there: set or unset it", templates)
     try:
         from fsctx.coordinator.submit.htcondor.bindings import Bindings
     except ImportError:
