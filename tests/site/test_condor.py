@@ -87,6 +87,15 @@ def test_a_vacated_pilot_saves_and_its_rows_are_adopted(pool: Bed) -> None:
     run.fsctx("stop")
 
 
+def test_an_agent_stops_leasing_before_its_time_limit(pool: Bed) -> None:
+    run = pool.make_run("limited", rows=4000, unit_rows=10)
+    run.submit("-n", "1", "--set", "walltime_s=40", engine="fake:rows_per_s=10,batch_tokens=4")
+    wait_until(lambda: run.events("left"), what=lambda: run.fsctx("status"))
+    assert "walltime" in run.events("left")[0]["reason"]
+    assert run.sessions()[0].ledger.rows_done > 0
+    wait_until(lambda: not queue(run, "ProcId"), what=lambda: run.fsctx("status"))  # else it would be put on hold
+
+
 def events_of(run: Run, kind: str, *, but: str) -> list[dict[str, object]]:
     """Return the events of a kind of all agents but one."""
     return [event for event in run.events(kind) if event["agent"] != but]

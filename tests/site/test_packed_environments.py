@@ -13,7 +13,7 @@ from environments import PACKAGES, make_venv
 from fsctx.coordinator.environment.pack import pack
 from fsctx.coordinator.submit.record import read_submissions
 
-N_ROWS = 80
+N_ROWS = 160
 
 
 @pytest.fixture(scope="module")

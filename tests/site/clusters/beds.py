@@ -27,7 +27,7 @@ from fsctx.store import PosixStore
 
 CHECKOUT = Path(__file__).parents[3]
 PATIENCE_S = 300.0
-"""A machine that does much else is slow, and what comes true is not waited for."""
+"""Far more than anything takes, also on a machine that does much else: waits end with what they wait for."""
 GRACE_S = 30
 """What a pilot that is told to leave is given: a site's usual time, and no less on a machine that does much else."""
 POLL_S = 0.3
