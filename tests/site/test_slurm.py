@@ -61,7 +61,8 @@ def test_an_array_of_pilots_gives_each_claim_one_row(cluster: Bed) -> None:
 
 def test_sbatch_knows_every_option(cluster: Bed) -> None:
     run = cluster.make_run("options", rows=2, unit_rows=2)
-    text = run.dry_run({"partition": "low", "time": "10:00", "at_once": "2", "cpus": "2", "gres": "gpu:a100:1"})
+    asked = {"partition": "low", "time": "10:00", "at_once": "2", "cpus": "2", "gres": "gpu:a100:1", "notice_s": "30"}
+    text = run.dry_run({**asked, "account": "a", "qos": "q", "extra": "--comment=fsctx"})
     assert "to start at" in cluster.user("sbatch", "--test-only", text)
 
 
