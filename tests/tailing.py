@@ -14,6 +14,7 @@ from typing import Any
 
 from fsctx.agent.decide import Leave, Wait
 from fsctx.agent.owners import Owners
+from fsctx.agent.patrol import Patrol
 from fsctx.agent.scout import Found, Scout
 from fsctx.agent.search import Search
 from fsctx.agent.tail import Tail as RealTail
@@ -272,6 +273,7 @@ class Tail:
                 chance=chance,
                 ttl_s=self.ttl_s,
             ),
+            patrol=Patrol(search=search, owners=owners, chance=chance, ttl_s=self.ttl_s),
             agent=name,
             reason_to_leave=lambda: None,
             give_back=lambda _: None,

@@ -32,7 +32,7 @@ def test_an_agent_takes_back_a_lease_that_it_gave_back_itself(run: FabricatedRun
     lease_unit(run, 0, agent="me")
     owners = _owners(run, given_back=("00000000.0",))
     owners.look(LeaseId(0, 0), 0.0)
-    assert owners.orphans([LeaseId(0, 0)], 0.0) == (LeaseId(0, 1),)
+    assert owners.orphans({LeaseId(0, 0): 0.0}, 0.0) == (LeaseId(0, 1),)
 
 
 def test_an_agent_never_takes_a_lease_from_itself_that_it_holds(run: FabricatedRun) -> None:
@@ -40,7 +40,7 @@ def test_an_agent_never_takes_a_lease_from_itself_that_it_holds(run: FabricatedR
     add_agent(run, "me")
     owners = _owners(run)
     owners.look(LeaseId(0, 0), 0.0)
-    assert owners.orphans([LeaseId(0, 0)], 10_000.0) == ()
+    assert owners.orphans({LeaseId(0, 0): 0.0}, 10_000.0) == ()
 
 
 def test_a_slow_holder_is_raced_by_others_and_not_by_itself(run: FabricatedRun) -> None:
@@ -48,7 +48,7 @@ def test_a_slow_holder_is_raced_by_others_and_not_by_itself(run: FabricatedRun) 
         lease_unit(run, unit, agent=agent)
         add_agent(run, agent)
     owners = _owners(run, unit_s=10.0)
-    held = [LeaseId(0, 0), LeaseId(1, 0)]
+    held = {LeaseId(0, 0): 0.0, LeaseId(1, 0): 0.0}
     for lease_id in held:
         owners.look(lease_id, 0.0)
     assert owners.orphans(held, 29.0) == ()
