@@ -100,7 +100,8 @@ class Owners(Generic[Id]):
             return float("inf")
         if owner is None or owner.watch is None:
             return self._since_s.get(lease_id, float("-inf")) + every_s
-        return min(owner.watch.looked_s + every_s, watch.telling_s(owner.watch, self.patience))
+        due_s = min(owner.watch.looked_s + every_s, watch.telling_s(owner.watch, self.patience))
+        return max(due_s, owner.watch.looked_s + JUST_NOW_S)  # sooner it would not be looked at, and be due for ever
 
     def meet_neighbours(self, names: Iterable[str]) -> None:
         """Get to know agents of this host: of them alone it is known at once when they are dead."""

@@ -87,7 +87,7 @@ class Rounds:
     every_s: float
     clock: Callable[[], float]
     _latest: Future[None] | None = None
-    _began_s: float = 0.0
+    _began_s: float = float("-inf")
 
     def next(self, worker: Executor) -> None:
         """Have a round made, if it is time for one and the latest one has ended."""

@@ -28,7 +28,7 @@ GUEST_LOOKS = 420.0
 DEPUTIES_FROM = int(GUEST_LOOKS / 2)
 """Among more agents than this each is a guest so seldom that its looks tell nothing: so each lease has a deputy."""
 
-LIST_PER_S = 10.0
+LIST_PER_S = 9.0
 """All who wait list so many folders a second."""
 
 ONE_PER_S = 20.0
