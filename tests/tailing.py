@@ -6,7 +6,7 @@ what is written is seen at once), the clock, and the heartbeats, which are made 
 
 import heapq
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -14,6 +14,7 @@ from typing import Any
 
 from fsctx.agent.decide import Leave, Wait
 from fsctx.agent.owners import Owners
+from fsctx.agent.patrol import Patrol
 from fsctx.agent.scout import Found, Scout
 from fsctx.agent.search import Search
 from fsctx.agent.tail import Tail as RealTail
@@ -142,6 +143,9 @@ class Tail:
     seed: int = 0
     ttl_s: float = 60.0
     agents_per_host: int = 1
+    unit_s: float | None = None
+    """How long a unit takes, as the agents measured it."""
+    race_factor: float = 3.0
     files: Files = field(default_factory=Files)
     scouts: dict[str, Scout] = field(default_factory=dict)
     owner_of: dict[int, Holder] = field(default_factory=dict)
@@ -180,6 +184,11 @@ class Tail:
             if again_s is not None:
                 heapq.heappush(self._due, (again_s, number, name))
         self.files.now_s = until_s
+
+    def keep_busy(self, names: Container[str]) -> None:
+        """Let some agents have work: they watch nobody."""
+        self._due = [due for due in self._due if due[2] not in names]
+        heapq.heapify(self._due)
 
     def alive(self) -> list[Scout]:
         """Return the scouts of agents that were not killed."""
@@ -253,8 +262,9 @@ class Tail:
         owners = Owners(
             store=store,
             me=name,
-            patience=Patience(ttl_s=self.ttl_s, stall_s=1800.0),
+            patience=Patience(ttl_s=self.ttl_s, stall_s=1800.0, race_factor=self.race_factor),
             owner_of=leases.owner_of,
+            unit_s=lambda: self.unit_s,
             is_dead=lambda r: r.process.host == host and self.files.holders[r.agent].killed_s is not None,
         )
         search = Search(self.geometry, [TASK], chance)
@@ -272,6 +282,7 @@ class Tail:
                 chance=chance,
                 ttl_s=self.ttl_s,
             ),
+            patrol=Patrol(search=search, owners=owners, chance=chance, ttl_s=self.ttl_s),
             agent=name,
             reason_to_leave=lambda: None,
             give_back=lambda _: None,

@@ -57,6 +57,13 @@ class Ahead:
                         visit.encode(bound)
                 return visit
 
+    def go_round(self) -> None:
+        """Watch others' leases while the device works."""
+        try:
+            self.scout.go_round(self.clock())
+        except StoreError as error:
+            self.events.add("store_error", error=str(error))
+
     def first_task(self) -> int | None:
         """Return the task of a free unit, without taking it; None if none is free, or the filesystem refuses."""
         try:

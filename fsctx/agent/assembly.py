@@ -17,6 +17,7 @@ from fsctx.agent.loop import Loop
 from fsctx.agent.options import AgentOptions
 from fsctx.agent.owners import Owners
 from fsctx.agent.pace import MAX_UNITS, Pace
+from fsctx.agent.patrol import Patrol, Rounds
 from fsctx.agent.residency import ContextMode, Residency
 from fsctx.agent.runfiles import RunFiles
 from fsctx.agent.saver import Saver
@@ -80,8 +81,9 @@ def assemble(parts: Parts) -> Loop:
     )
     saver = Saver(store=run.store, run=run.manifest.run, labels=run.labels, origin=_origin(heartbeat, residency))
     limits = _limits(parts)
+    ahead = _ahead(parts, residency, saver, limits)
     return Loop(
-        ahead=_ahead(parts, residency, saver, limits),
+        ahead=ahead,
         behind=_behind(parts, saver),
         residency=residency,
         heartbeat=heartbeat,
@@ -91,6 +93,7 @@ def assemble(parts: Parts) -> Loop:
         clock=world.clock,
         say=parts.say,
         worker=world.threads.worker("ahead"),
+        rounds=Rounds(go=ahead.go_round, every_s=ahead.scout.patrol.every_s, clock=world.clock),
     )
 
 
@@ -191,6 +194,7 @@ def _scout(parts: Parts, limits: Limits) -> Scout:
         search=search,
         owners=owners,
         tail=tail,
+        patrol=Patrol(search=search, owners=owners, chance=chance, ttl_s=manifest.ttl_s),
         agent=agent,
         reason_to_leave=limits.reason,
         give_back=parts.heartbeat.release,

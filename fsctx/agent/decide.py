@@ -17,6 +17,8 @@ class Situation:
     """The next bucket worth a look before anything less wanted is taken."""
     orphans: tuple[LeaseId, ...]
     """Next generations of leases whose holders are gone."""
+    doubted: tuple[LeaseId, ...]
+    """Leases whose holders seem to be gone: one more look at them tells."""
     watched: tuple[LeaseId, ...]
     """Leases whose holders are due for a look."""
     is_finished: bool
@@ -71,15 +73,23 @@ IDLE = "idle for longer than --idle-exit"
 
 
 def decide(now: Situation) -> Action:
-    """Choose: free units first, then a look for more of them, then orphans, then watching, then waiting."""
+    """Choose: a look for free units where none are known, then orphans, free units, watching, waiting."""
     if now.leave is not None:
         return Leave(now.leave)
-    if now.free:
-        return Take(now.free[: now.wanted], is_takeover=False)
     if now.bucket is not None:
         return Look(now.bucket)
+    return _work(now) or _rest(now)
+
+
+def _work(now: Situation) -> Action | None:
     if now.orphans:
         return Take(now.orphans[: now.wanted], is_takeover=True)
+    if now.doubted:
+        return Inspect(now.doubted)
+    return Take(now.free[: now.wanted], is_takeover=False) if now.free else None
+
+
+def _rest(now: Situation) -> Action:
     if now.is_finished:
         return Leave(FINISHED)
     if now.is_idle_too_long:

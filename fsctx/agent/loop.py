@@ -14,6 +14,7 @@ from fsctx.agent.events import EventLog
 from fsctx.agent.heartbeat import Heartbeat
 from fsctx.agent.leaving import Interrupted
 from fsctx.agent.limits import Limits
+from fsctx.agent.patrol import Rounds
 from fsctx.agent.residency import Changed, ContextMode, Residency
 from fsctx.agent.unitwork import UnitWork
 from fsctx.agent.visit import Visit
@@ -41,6 +42,7 @@ class Loop:
     say: Callable[[str], None]
     worker: Executor
     """Runs `ahead`."""
+    rounds: Rounds
     refusal: FsctxError | None = None
     """Why a task was refused, if one was."""
     _upcoming: Future[Visit | Leave] | None = None
@@ -113,6 +115,7 @@ class Loop:
         """Look for the next visit when this one is about to end: of long units, what is held early others lack late."""
         if self.limits.pace.is_ending(visit.n_left, n_done=visit.n_done, seconds=self.clock() - self._began_s):
             self._prepare()
+        self.rounds.next(self.worker)
 
     def _await(self, upcoming: Future[Visit | Leave]) -> Visit | Leave:
         """Return the next visit. Where it is not ready the device is idle: what others may need is written first."""

@@ -19,9 +19,6 @@ AT_ONCE = 8
 JUST_NOW_S = 0.1
 """A look is not repeated so soon."""
 
-JUST_AFTER_S = 0.05
-"""The look that finds an owner silent for the time to live comes so long after its end."""
-
 
 @dataclass(slots=True)
 class _Owner:
@@ -49,13 +46,30 @@ class Owners(Generic[Id]):
     given_back: Callable[[], Iterable[str]] = tuple
     """The leases that this agent itself gave back."""
     _since_s: dict[Id, float] = field(default_factory=dict)
-    """When a lease was seen first, by this agent's clock."""
+    """When this agent first meant to look at a lease's owner."""
     _of_lease: dict[Id, str] = field(default_factory=dict)
     _owners: dict[str, _Owner] = field(default_factory=dict)
 
-    def orphans(self, leased: Iterable[Id], now_s: float) -> tuple[Id, ...]:
-        """Return the next generations of the leases whose holders are gone, or silent when just looked at."""
-        return tuple(id_.next for id_ in leased if self._is_orphan(id_, now_s))
+    def orphans(self, leased: Mapping[Id, float], now_s: float) -> tuple[Id, ...]:
+        """Return the next generations of the leases whose holders are gone, or silent when just looked at.
+
+        `leased` says of each lease since when it is known to stand: whoever keeps one for too long is raced.
+        """
+        return tuple(id_.next for id_, since_s in leased.items() if self._is_orphan(id_, since_s, now_s))
+
+    def doubted(self, leased: Iterable[Id], now_s: float) -> tuple[Id, ...]:
+        """Return the leases whose holders were silent at a look that is too old by now to go by."""
+        watches = ((id_, owner.watch) for id_ in leased if (owner := self._owners.get(self._of_lease.get(id_, "?"))))
+        return tuple(id_ for id_, seen in watches if seen and self._is_doubted(seen, now_s))
+
+    def _is_doubted(self, seen: Watch, now_s: float) -> bool:
+        return watch.was_silent(seen, self.patience) and not watch.is_fresh(seen, now_s, self.patience)
+
+    def lived_since(self, lease_id: Id, since_s: float) -> bool:
+        """Whether the holder of a lease was seen to live after a time, or is this agent."""
+        name = self._of_lease.get(lease_id, "?")
+        seen = owner.watch if (owner := self._owners.get(name)) else None
+        return name == self.me or (seen is not None and seen.counter_since_s > since_s)
 
     def due(self, watched: Mapping[Id, float], now_s: float) -> tuple[Id, ...]:
         """Return some leases, one per owner, whose owners are to be looked at now, the latest first.
@@ -80,14 +94,14 @@ class Owners(Generic[Id]):
         return ((self._next_look_s(owner, id_, watched[id_]), id_) for owner, id_ in one_of.items())
 
     def _next_look_s(self, owner_name: str, lease_id: Id, every_s: float) -> float:
-        """Return when an owner is due: at the end of its time to live at the latest, if it is silent since a look."""
+        """Return when an owner is due: if it was found silent, no later than when that begins to mean something."""
         owner = self._owners.get(owner_name)
         if owner_name in (self.me, leases.NOBODY) or (owner is not None and owner.is_gone):
             return float("inf")
         if owner is None or owner.watch is None:
             return self._since_s.get(lease_id, float("-inf")) + every_s
-        looked_s, end_s = owner.watch.looked_s, owner.watch.counter_since_s + self.patience.ttl_s + JUST_AFTER_S
-        return min(looked_s + every_s, end_s if end_s > looked_s else float("inf"))
+        due_s = min(owner.watch.looked_s + every_s, watch.telling_s(owner.watch, self.patience))
+        return max(due_s, owner.watch.looked_s + JUST_NOW_S)  # sooner it would not be looked at, and be due for ever
 
     def meet_neighbours(self, names: Iterable[str]) -> None:
         """Get to know agents of this host: of them alone it is known at once when they are dead."""
@@ -153,23 +167,26 @@ class Owners(Generic[Id]):
             owner.record = agents.read_agent(self.store, name)
         return owner.record is not None and self.is_dead(owner.record)
 
-    def _is_orphan(self, lease_id: Id, now_s: float) -> bool:
+    def _is_orphan(self, lease_id: Id, since_s: float, now_s: float) -> bool:
         name = self._of_lease.get(lease_id, "?")
         if name == self.me:  # else one who is alone waits for itself for ever
             return str(lease_id) in self.given_back()
         owner = self._owners.get(name)
         if owner is None:
             return False
-        if str(lease_id) in owner.released or self._is_straggler(lease_id, now_s):
+        if str(lease_id) in owner.released or self._is_straggler(owner, now_s - since_s, now_s):
             return True
         return self._is_gone_or_silent(owner, now_s)
 
-    def _is_straggler(self, lease_id: Id, now_s: float) -> bool:
-        """Whether a live holder is so slow that a race is worth the work: the first result counts."""
-        unit_s, since_s = self.unit_s(), self._since_s.get(lease_id)
-        if not self.patience.race_factor or unit_s is None or since_s is None:
+    def _is_straggler(self, owner: _Owner, kept_s: float, now_s: float) -> bool:
+        """Whether a holder that may live is so slow that a race is worth the work: the first result counts."""
+        unit_s = self.unit_s()
+        if not self.patience.race_factor or unit_s is None:
             return False
-        return now_s - since_s >= max(self.patience.race_factor * unit_s, self.patience.race_from_s)
+        if kept_s >= max(self.patience.race_factor * unit_s, self.patience.race_from_s):
+            return True
+        is_hushed = owner.watch is not None and watch.is_hushed(owner.watch, now_s, self.patience)
+        return is_hushed and kept_s >= unit_s
 
 
 def _nameless(lease_id: LeaseId | SlotId) -> str:

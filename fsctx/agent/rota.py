@@ -31,6 +31,10 @@ class Rota:
         """Whether a bucket is this agent's to watch."""
         return (self.place - bucket * _GOLDEN) % 1.0 < self.reach
 
+    def is_deputy_for(self, bucket: int) -> bool:
+        """Whether this agent stands in for the one whose bucket it is: half the circle lies between them."""
+        return (self.place + 0.5 - bucket * _GOLDEN) % 1.0 < self.reach
+
 
 def draw_up(me: str, agents: Collection[str]) -> Rota:
     """Return the part of `me` among some agents."""

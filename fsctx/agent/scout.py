@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fsctx.agent.decide import Inspect, Leave, Look, Situation, Take, Wait, decide
 from fsctx.agent.owners import Owners
+from fsctx.agent.patrol import Patrol
 from fsctx.agent.search import Search
 from fsctx.agent.tail import Tail
 from fsctx.errors import Missing, StoreError
@@ -26,7 +27,9 @@ class Found:
 
 @dataclass(slots=True, kw_only=True)
 class Scout:
-    """Takes leases for one agent. One thread uses it. `tail` says what to look at while nothing is free.
+    """Takes leases for one agent. One thread uses it.
+
+    `tail` says what to look at while nothing is free, `patrol` what to watch before.
 
     `reason_to_leave` says why nothing must be begun any more, or None; `give_back` declares a lease released.
     """
@@ -36,6 +39,7 @@ class Scout:
     search: Search
     owners: Owners[LeaseId]
     tail: Tail
+    patrol: Patrol
     agent: str
     reason_to_leave: Callable[[], str | None]
     give_back: Callable[[LeaseId], None]
@@ -75,6 +79,12 @@ class Scout:
                 return None
             self.look(bucket, now_s)
 
+    def go_round(self, now_s: float) -> None:
+        """Watch others' leases, while there is work."""
+        bucket = self.patrol.round(now_s)
+        if bucket is not None:
+            self.look(bucket, now_s)
+
     def look(self, bucket: int, now_s: float) -> None:
         """List a bucket."""
         self.search.saw(buckets.look(self.store, self.geometry, bucket), now_s)
@@ -86,12 +96,13 @@ class Scout:
         if is_tail:
             self.search.begin_round(self.tail.turn(now_s))
             free, bucket = self.search.next_step(now_s)
-        leased = self.search.leased if is_tail else []
+        orphans = self.owners.orphans(self.search.leased, now_s) if is_tail else self.patrol.orphans(now_s)
         return Situation(
             leave=leave,
             free=self._one_task(free),
             bucket=bucket,
-            orphans=self._one_task(self.search.best_first(self.owners.orphans(leased, now_s))),
+            orphans=self._one_task(self.search.best_first(orphans)),
+            doubted=() if is_tail else self.patrol.doubted(now_s),
             watched=self.tail.due(now_s) if is_tail else (),
             is_finished=self.search.is_finished,
             is_idle_too_long=self._is_idle_too_long(now_s),
@@ -128,7 +139,7 @@ class Scout:
         bucket = bucket_of(lease_id.unit)
         try:
             is_mine = leases.take(self.store, lease_id, self.agent)
-            self.search.stands(lease_id)
+            self.search.stands(lease_id, now_s)
             if is_mine and not self._is_pointless(lease_id, is_takeover=is_takeover):
                 return True
         except Missing:

@@ -34,7 +34,7 @@ class Search:
         self._unfinished = dict.fromkeys(order)
         self._free: dict[int, list[int]] = {}
         self._seen_s: dict[int, float] = {}
-        self._leased: dict[int, dict[int, int]] = {}
+        self._leased: dict[int, dict[LeaseId, float]] = {}
         self._unlooked: tuple[dict[int, None], ...] = ()
         self.begin_round(order)
 
@@ -81,9 +81,23 @@ class Search:
         return not any(self._is_wanted(bucket) for bucket in self._unfinished)
 
     @property
-    def leased(self) -> list[LeaseId]:
-        """The latest generations seen of units that somebody holds or held."""
-        return [LeaseId(unit, g) for units in self._leased.values() for unit, g in units.items()]
+    def leased(self) -> dict[LeaseId, float]:
+        """The latest generations seen of units that somebody holds or held, and when each was seen first."""
+        return {lease_id: since_s for known in self._leased.values() for lease_id, since_s in known.items()}
+
+    def old_leases(self, age_s: float) -> dict[LeaseId, float]:
+        """Return the leases of the resident task that were found standing again by a look so much later."""
+        return {
+            lease_id: since_s
+            for bucket, known in self._leased.items()
+            for lease_id, since_s in known.items()
+            if self.seen_s(bucket) - since_s >= age_s and self._level_of(lease_id.unit) == 0
+        }
+
+    def left_behind(self, before_s: float) -> int | None:
+        """Return the bucket seen longest ago, before a time, where nothing was free any more but something leased."""
+        left = (b for b, known in self._leased.items() if known and not self._free.get(b) and self.seen_s(b) < before_s)
+        return min(left, key=self.seen_s, default=None)
 
     def best_first(self, lease_ids: Iterable[LeaseId]) -> list[LeaseId]:
         """Return leases in the order of preference."""
@@ -111,10 +125,11 @@ class Search:
         for queue in self._unlooked:
             queue.pop(view.bucket, None)
         free = [unit for unit in view.free if self._level_of(unit) is not None]
-        leased = {unit: g for unit, g in view.leased.items() if self._level_of(unit) is not None}
+        leased = [LeaseId(unit, g) for unit, g in view.leased.items() if self._level_of(unit) is not None]
         cut = self._chance.randrange(len(free)) if free else 0
         self._free[view.bucket] = free[cut:] + free[:cut]
-        self._leased[view.bucket] = leased
+        known = self._leased.get(view.bucket, {})
+        self._leased[view.bucket] = {lease_id: known.get(lease_id, now_s) for lease_id in leased}
         self._seen_s[view.bucket] = now_s
         if not free and not leased:
             self._forget(view.bucket)
@@ -132,11 +147,12 @@ class Search:
         if lease_id.unit in free:
             free.remove(lease_id.unit)
 
-    def stands(self, lease_id: LeaseId) -> None:
+    def stands(self, lease_id: LeaseId, now_s: float) -> None:
         """Note that a generation exists, ours or somebody else's."""
-        bucket = bucket_of(lease_id.unit)
-        known = self._leased.setdefault(bucket, {})
-        known[lease_id.unit] = max(lease_id.generation, known.get(lease_id.unit, -1))
+        known = self._leased.setdefault(bucket_of(lease_id.unit), {})
+        for generation in range(lease_id.generation):
+            known.pop(LeaseId(lease_id.unit, generation), None)
+        known[lease_id] = now_s
 
     def _prefer_anew(self) -> None:
         """Put what is down for a look down again: the preferences changed."""

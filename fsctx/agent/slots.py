@@ -42,7 +42,8 @@ class TransferSlots:
         for slot in self.owners.due(dict.fromkeys(held, 0.0), now_s):
             self.owners.look(slot, now_s)
         never = [SlotId(self.source, n, 0) for n in range(self.n_slots) if n not in self._latest]
-        free = [slot for slot in (*never, *self.owners.orphans(held, now_s)) if slot.number < self.n_slots]
+        orphans = self.owners.orphans(dict.fromkeys(held, now_s), now_s)
+        free = [slot for slot in (*never, *orphans) if slot.number < self.n_slots]
         if free:
             self._mine = self._create(self.chance.choice(free))
         return self._mine is not None

@@ -2,7 +2,8 @@
 
 Each open lease has a watcher (see `rota`), who looks at its owner ten times in the time to live: a unit whose
 holder was killed runs again within the time to live and a tenth. Others look at it too, less often the more
-agents there are, in case the watcher died as well. All who wait share what they list.
+agents there are, in case the watcher died as well or still has work. Among very many each lease has a deputy for that.
+All who wait share what they list.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,10 @@ OFTEN, SELDOM = 10.5, 3.0
 GUEST_LOOKS = 420.0
 """So many times in the time to live all together look at leases of which others are the watchers."""
 
-LIST_PER_S = 10.0
+DEPUTIES_FROM = int(GUEST_LOOKS / 2)
+"""Among more agents than this each is a guest so seldom that its looks tell nothing: so each lease has a deputy."""
+
+LIST_PER_S = 9.0
 """All who wait list so many folders a second."""
 
 ONE_PER_S = 20.0
@@ -121,12 +125,18 @@ class Tail:
     def _choose_leases(self) -> dict[LeaseId, float]:
         """Return the leases to watch, and how often."""
         leased = self.search.leased
-        mine = [id_ for id_ in leased if self._rota.has(bucket_of(id_.unit))][: int(ONE_PER_S * self.ttl_s / SELDOM)]
+        at_most = int(ONE_PER_S * self.ttl_s / SELDOM)
+        mine = [id_ for id_ in leased if self._rota.has(bucket_of(id_.unit))][:at_most]
         every_s = max(self._wait_s, min(self.ttl_s / SELDOM, len(mine) / ONE_PER_S))
-        guest_of = self._be_guest(leased)
+        deputy_for = [id_ for id_ in leased if self._is_deputy_for(bucket_of(id_.unit))][:at_most]
+        guest_of = self._be_guest(list(leased))
         guest_every_s = max(self._wait_s, len(guest_of) * self._rota.n_agents * self.ttl_s / GUEST_LOOKS)
         suspect = [id_ for id_ in leased if bucket_of(id_.unit) in self._suspects and not self.owners.knows(id_)]
-        return dict.fromkeys(guest_of, guest_every_s) | dict.fromkeys(mine, every_s) | dict.fromkeys(suspect, 0.0)
+        seldom = dict.fromkeys(guest_of, guest_every_s) | dict.fromkeys(deputy_for, self.ttl_s / SELDOM)
+        return seldom | dict.fromkeys(mine, every_s) | dict.fromkeys(suspect, 0.0)
+
+    def _is_deputy_for(self, bucket: int) -> bool:
+        return self._rota.n_agents > DEPUTIES_FROM and self._rota.is_deputy_for(bucket)
 
     def _be_guest(self, leased: Sequence[LeaseId]) -> frozenset[LeaseId]:
         self._guest_of &= frozenset(leased)
@@ -150,7 +160,7 @@ class Tail:
     def _choose_buckets(self) -> list[int]:
         """Take those that were not seen for the longest time: all of this agent's that were never seen, else few."""
         unfinished = self.search.unfinished
-        mine = [bucket for bucket in unfinished if self._rota.has(bucket)]
+        mine = [bucket for bucket in unfinished if self._rota.has(bucket) or self._is_deputy_for(bucket)]
         is_mine_wanted = mine and self.chance.random() < 0.75
         oldest = sorted(mine if is_mine_wanted else unfinished, key=self.search.seen_s)
         never = [bucket for bucket in mine if self.search.seen_s(bucket) == float("-inf")]

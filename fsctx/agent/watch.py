@@ -11,6 +11,12 @@ from fsctx.protocol.agents import AgentState, Session
 FRESH = 6
 """A look counts for a sixth of the time to live."""
 
+HUSHED = 3
+"""In a third of the time to live a heart beats twice."""
+
+JUST_AFTER_S = 0.05
+"""The look that finds an owner silent for so long comes so much later."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
@@ -20,9 +26,12 @@ class Patience:
     stall_s: float
     """How long the progress of a running agent may stand still while its heart beats."""
     race_factor: float = 3.0
-    """A live holder that keeps a unit for so many times what it takes here is raced; 0 is never."""
+    """A live holder that keeps a unit for so many times what it takes here is raced; 0 is never.
+
+    One that missed two beats is raced when it keeps the unit for longer than it takes here.
+    """
     race_from_s: float = 10.0
-    """… but not before it was watched for so long."""
+    """A live holder is not raced before it was seen to keep the unit for so long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +77,28 @@ def is_silent(watch: Watch, now_s: float, patience: Patience) -> bool:
 
     Not where the last look is long ago: it may have woken since.
     """
-    if now_s - watch.looked_s > patience.ttl_s / FRESH:
-        return False
+    return is_fresh(watch, now_s, patience) and was_silent(watch, patience)
+
+
+def is_hushed(watch: Watch, now_s: float, patience: Patience) -> bool:
+    """Whether a watched owner missed two beats: it may live, but nobody should wait for it with nothing else to do."""
+    has_missed = watch.looked_s - watch.counter_since_s >= patience.ttl_s / HUSHED
+    return has_missed and is_fresh(watch, now_s, patience)
+
+
+def telling_s(watch: Watch, patience: Patience) -> float:
+    """Return when the next look at an owner that was found silent tells more than the last one."""
+    silences_s = (patience.ttl_s / HUSHED, patience.ttl_s)
+    ends_s = (watch.counter_since_s + silence_s + JUST_AFTER_S for silence_s in silences_s)
+    return min((end_s for end_s in ends_s if watch.counter_since_s < watch.looked_s < end_s), default=float("inf"))
+
+
+def was_silent(watch: Watch, patience: Patience) -> bool:
+    """Whether an owner was silent for too long at the last look, however long ago that is."""
     has_no_beat = watch.looked_s - watch.counter_since_s >= patience.ttl_s
     return has_no_beat or watch.looked_s - watch.progress_since_s >= patience.stall_s
+
+
+def is_fresh(watch: Watch, now_s: float, patience: Patience) -> bool:
+    """Whether the last look still counts."""
+    return now_s - watch.looked_s <= patience.ttl_s / FRESH

@@ -105,7 +105,8 @@ class _AgentCommand(click.Command):
     type=click.FloatRange(min=0),
     default=3.0,
     show_default=True,
-    help="With nothing else to do, race an agent that keeps a unit so many times longer than it takes here; 0: never.",
+    help="With nothing else to do, race an agent that keeps a unit so many times longer than it takes here, or longer "
+    "at all and misses two beats; 0: never.",
 )
 @click.option("--no-peers", is_flag=True, help="Neither serve nor ask other nodes' caches.")
 @click.option(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from fsctx.agent.watch import FRESH, Patience
+from fsctx.agent.watch import FRESH, HUSHED, Patience
 from fsctx.errors import Damaged
 from fsctx.protocol import agents, codec, names
 from fsctx.protocol.agents import AgentState, Session
@@ -178,12 +178,16 @@ class Laws:
         entry = self.simulation.server.get(f"{ROOT}/{name}")
         return entry.content if entry is not None else b""
 
-    def _is_straggler(self, lease_id: LeaseId) -> bool:
-        """Whether a lease is so old that whoever computes at the usual speed may race its holder (DESIGN §5)."""
+    def _is_straggler(self, lease_id: LeaseId, silent_s: float) -> bool:
+        """Whether a lease is so old that whoever computes at the usual speed may race its holder (DESIGN §5).
+
+        That is sooner where the holder was silent for two beats when it was looked at.
+        """
         usual_s = self.simulation.manifest.geometry.unit_rows / self.simulation.engine.rows_per_s
         age_s = self.simulation.clockwork.now_s - self.created[names.lease(bucket_of(lease_id.unit), lease_id)]
         factor = Patience(ttl_s=TTL_S, stall_s=0.0).race_factor
-        return age_s >= max(self.simulation.hold_s, factor * usual_s) - 1.0
+        is_hushed = silent_s >= TTL_S / HUSHED
+        return age_s >= (usual_s if is_hushed else max(self.simulation.hold_s, factor * usual_s)) - 1.0
 
     def _may_lose(self, owner: str, lease_id: LeaseId) -> bool:
         if lease_id in self.given_up:
@@ -194,10 +198,11 @@ class Laws:
             return True
         if str(lease_id) in session.released:
             return True
-        if self._is_straggler(lease_id):
-            self.raced.add(lease_id.unit)
-            return True
         lag_s = max(host.client.weather.content_lag_s for host in self.simulation.hosts) + 1.0
         silent_s = self.simulation.clockwork.now_s - beat_s
-        was_silent_when_looked_at = silent_s <= TTL_S / FRESH + 1.0 and self.gaps_s[owner] >= TTL_S - lag_s
-        return silent_s >= TTL_S - lag_s or was_silent_when_looked_at
+        if silent_s <= TTL_S / FRESH + 1.0:  # it may have beaten since it was looked at
+            silent_s = max(silent_s, self.gaps_s[owner])
+        if silent_s < TTL_S - lag_s and self._is_straggler(lease_id, silent_s + lag_s):
+            self.raced.add(lease_id.unit)
+            return True
+        return silent_s >= TTL_S - lag_s

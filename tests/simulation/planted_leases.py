@@ -1,6 +1,6 @@
 """Planted faults about leases, watching, leaving and people's commands. `mutants` tells what each stands for."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -64,11 +64,11 @@ read_by_lookups: Plants = (Planted(buckets, "look", _look_by_lookups),)
 
 
 def _expiry_by_mtime(original: Any) -> Any:
-    def is_orphan(self: Owners, lease_id: LeaseId, now_s: float) -> bool:
+    def is_orphan(self: Owners, lease_id: LeaseId, since_s: float, now_s: float) -> bool:
         store: Any = self.store
         owner = self._of_lease.get(lease_id, "")
         if owner in ("", self.me) or owner.startswith("?"):
-            return bool(original(self, lease_id, now_s))
+            return bool(original(self, lease_id, since_s, now_s))
         try:
             return bool(now_s - store._system.mtime(f"{store.root}/{names.session(owner)}") > self.patience.ttl_s)
         except OSError:
@@ -81,7 +81,7 @@ expiry_by_mtime: Plants = (Planted(Owners, "_is_orphan", _expiry_by_mtime),)
 
 
 def _same_generation(original: Any) -> Any:
-    def orphans(self: Owners, leased: Iterable[LeaseId], now_s: float) -> tuple[LeaseId, ...]:
+    def orphans(self: Owners, leased: Mapping[LeaseId, float], now_s: float) -> tuple[LeaseId, ...]:
         return tuple(LeaseId(i.unit, i.generation - 1) for i in original(self, leased, now_s))
 
     return orphans

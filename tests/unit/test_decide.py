@@ -10,6 +10,7 @@ NOTHING = Situation(
     free=(),
     bucket=None,
     orphans=(),
+    doubted=(),
     watched=(),
     is_finished=False,
     is_idle_too_long=False,
@@ -29,11 +30,14 @@ ORPHANS = (LeaseId(7, 3),)
         ({"watched": ORPHANS, "is_finished": True}, Leave(FINISHED)),
         ({"is_finished": True, "orphans": ORPHANS}, Take(ORPHANS, is_takeover=True)),
         ({"orphans": ORPHANS, "bucket": 3}, Look(3)),
-        ({"bucket": 3, "free": FREE}, Take(FREE[:2], is_takeover=False)),
+        ({"orphans": ORPHANS, "free": FREE}, Take(ORPHANS, is_takeover=True)),
+        ({"doubted": ORPHANS, "free": FREE}, Inspect(ORPHANS)),
+        ({"doubted": ORPHANS, "bucket": 3}, Look(3)),
+        ({"watched": ORPHANS, "free": FREE}, Take(FREE[:2], is_takeover=False)),
         ({"free": FREE, "leave": "told to"}, Leave("told to")),
     ],
 )
-def test_free_units_come_first_then_looks_then_orphans_then_watching_then_waiting(
+def test_looks_come_first_then_orphans_then_free_units_then_watching_then_waiting(
     known: dict[str, object], action: Action
 ) -> None:
     assert decide(replace(NOTHING, **known)) == action  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ import pytest
 from fabricate import FabricatedRun, fabricate
 
 from fsctx.agent.owners import Owners
+from fsctx.agent.patrol import Patrol
 from fsctx.agent.scout import Found, Scout
 from fsctx.agent.search import Search
 from fsctx.agent.tail import Tail
@@ -56,6 +57,7 @@ def _scout(run: FabricatedRun, store: PosixStore) -> Scout:
         search=search,
         owners=owners,
         tail=tail,
+        patrol=Patrol(search=search, owners=owners, chance=Random(1), ttl_s=60.0),
         agent="me",
         reason_to_leave=lambda: None,
         give_back=lambda lease_id: given_back.append(str(lease_id)),

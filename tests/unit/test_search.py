@@ -66,11 +66,11 @@ def test_a_tried_lease_is_not_free_any_more() -> None:
     search = Search(shape, ONE, Random(1))
     search.saw(view(shape, 0), 0.0)
     search.tried(LeaseId(1, 0))
-    assert search.leased == []
-    search.stands(LeaseId(1, 0))
+    assert search.leased == {}
+    search.stands(LeaseId(1, 0), 5.0)
     free, _ = search.next_step(0.0)
     assert {lease_id.unit for lease_id in free} == {0, 2}
-    assert search.leased == [LeaseId(1, 0)]
+    assert search.leased == {LeaseId(1, 0): 5.0}
 
 
 def test_a_run_is_finished_when_all_buckets_are() -> None:

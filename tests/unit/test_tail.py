@@ -4,6 +4,8 @@ import pytest
 from tailing import Tail
 
 from fsctx.agent.rota import before_me, draw_up
+from fsctx.agent.tail import DEPUTIES_FROM
+from fsctx.protocol.geometry import bucket_of
 
 TTL_S = 60.0
 QUIET_FROM_S = 65.0
@@ -25,6 +27,48 @@ def test_200_agents_with_150_units_left_make_fewer_than_50_calls_a_second_and_ru
     assert tail.calls_per_s(QUIET_FROM_S, 132.0) < 50
     assert _taken_again_s(tail, unit, QUIET_FROM_S) <= 1.1 * TTL_S
     assert {taken.lease_id.unit for taken in tail.taken} <= {u for u, h in tail.owner_of.items() if h is holder}
+
+
+def test_a_late_unit_of_a_killed_holder_is_raced_after_two_beats_and_no_unit_of_a_live_one() -> None:
+    tail = Tail(n_agents=200, n_leased=150, n_open=6, n_buckets=20, seed=1, unit_s=42.0)
+    killed = list(tail.owner_of.values())[:5]
+
+    def kill() -> None:
+        for holder in killed:
+            holder.killed_s = tail.files.now_s
+
+    tail.run(125.0, at={QUIET_FROM_S: kill})  # after three times the usual time the others would be raced as well
+    assert tail.calls_per_s(QUIET_FROM_S, 125.0) < 50
+    again = [taken for taken in tail.taken if tail.owner_of[taken.lease_id.unit] in killed]
+    assert len(again) == len(tail.taken) == 5, "one racer each"
+    assert max(taken.at_s for taken in again) < QUIET_FROM_S + 0.8 * TTL_S
+
+
+def test_with_race_turned_off_nobody_is_raced() -> None:
+    tail = Tail(n_agents=8, n_leased=8, n_open=2, n_buckets=4, unit_s=1.0, race_factor=0.0)
+    holder = next(iter(tail.owner_of.values()))
+
+    def kill() -> None:
+        holder.killed_s = tail.files.now_s
+
+    tail.run(400.0, at={300.0: kill})
+    assert {tail.owner_of[taken.lease_id.unit].name for taken in tail.taken} == {holder.name}
+    assert min(taken.at_s for taken in tail.taken) >= 300.0 + TTL_S - TTL_S / 6
+
+
+def test_among_very_many_a_deputy_finds_an_orphan_whose_watcher_has_work() -> None:
+    tail = Tail(n_agents=DEPUTIES_FROM + 40, n_leased=40, n_open=4, n_buckets=8, seed=4)
+    unit, holder = next(iter(tail.owner_of.items()))
+    everybody = list(tail.files.holders)
+    watcher = next(name for name in everybody if draw_up(name, everybody).has(bucket_of(unit)))
+    assert not draw_up(watcher, everybody).is_deputy_for(bucket_of(unit))
+    tail.keep_busy({watcher})
+
+    def kill() -> None:
+        holder.killed_s = tail.files.now_s
+
+    tail.run(180.0, at={QUIET_FROM_S: kill})
+    assert _taken_again_s(tail, unit, QUIET_FROM_S) <= 1.1 * TTL_S
 
 
 def _small(**shape: int) -> Tail:
@@ -87,6 +131,7 @@ def test_every_bucket_is_the_part_of_exactly_one_of_those_who_know_of_each_other
     rotas = [draw_up(name, names) for name in names]
     for bucket in range(200):
         assert sum(rota.has(bucket) for rota in rotas) == 1
+        assert sum(rota.is_deputy_for(bucket) for rota in rotas) == 1
     assert all(rota.n_agents == 20 for rota in rotas)
 
 

@@ -1,4 +1,4 @@
-from fsctx.agent.watch import Patience, Watch, begin, is_silent, look
+from fsctx.agent.watch import JUST_AFTER_S, Patience, Watch, begin, is_hushed, is_silent, look, telling_s
 from fsctx.protocol.agents import AgentState, Session
 
 PATIENCE = Patience(ttl_s=60, stall_s=600)
@@ -71,3 +71,27 @@ def test_a_watch_begins_with_what_is_seen() -> None:
     assert begin(session(7, progress=2), 3.0) == Watch(
         counter=7, counter_since_s=3.0, progress=2, progress_since_s=3.0, looked_s=3.0
     )
+
+
+def hushed(*looks: tuple[float, Session | None]) -> bool:
+    return is_hushed(after(*looks), looks[-1][0], PATIENCE)
+
+
+def test_an_agent_that_missed_two_beats_is_hushed_and_not_gone() -> None:
+    assert not hushed((0, session(5)), (19, session(5)))
+    assert hushed((0, session(5)), (20, session(5)))
+    assert not gone((0, session(5)), (20, session(5)))
+    assert not hushed((0, session(5)), (20, session(6)))
+
+
+def test_a_hush_of_which_the_last_look_is_long_ago_counts_for_nothing() -> None:
+    watch = after((0, session(5)), (20, session(5)))
+    assert is_hushed(watch, 30.0, PATIENCE)
+    assert not is_hushed(watch, 30.1, PATIENCE)
+
+
+def test_only_of_an_owner_that_was_found_silent_it_is_known_when_a_look_tells_more() -> None:
+    assert telling_s(after((0, session(5))), PATIENCE) == float("inf")
+    assert telling_s(after((0, session(5)), (6, session(5))), PATIENCE) == 20.0 + JUST_AFTER_S
+    assert telling_s(after((0, session(5)), (25, session(5))), PATIENCE) == 60.0 + JUST_AFTER_S
+    assert telling_s(after((0, session(5)), (25, session(6))), PATIENCE) == float("inf")
