@@ -92,7 +92,8 @@ class Ahead:
 
     def _open(self, found: Found) -> Visit:
         """Read the claims of leased units. Units that cannot be read are given up or given back."""
-        works = [work for lease_id in found.leases if (work := self._begin(lease_id)) is not None]
+        with contextlib.closing(self.slices):
+            works = [work for lease_id in found.leases if (work := self._begin(lease_id)) is not None]
         return Visit(task=self.geometry.task_of(found.leases[0].unit), works=works)
 
     def _begin(self, lease_id: LeaseId) -> UnitWork | None:

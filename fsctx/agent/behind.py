@@ -42,6 +42,18 @@ class Behind:
     sleep: Callable[[float], None]
     compactor: Compactor
     _futures: list[Future[None]] = field(default_factory=list)
+    _retrying: tenacity.Retrying = field(init=False)
+    """Makes a call for a unit's work, its first argument, again and again; only the thread uses it."""
+
+    def __post_init__(self) -> None:
+        self._retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(lambda e: isinstance(e, StoreError) and not isinstance(e, Missing)),
+            wait=_WAIT,
+            stop=lambda _: self.leaving.since_s >= self.grace_s,
+            before_sleep=self._complain,
+            sleep=self._sleep,
+            reraise=True,
+        )
 
     def publish(self, work: UnitWork) -> None:
         """Publish a complete unit, later."""
@@ -53,7 +65,7 @@ class Behind:
 
     def attempt(self, work: UnitWork, rows: tuple[int, ...]) -> None:
         """Note which rows are tried now, after all that was handed over before; return when it is written."""
-        self._submit(lambda held: self._retrying(held)(self.saver.attempt, held, rows), work)
+        self._submit(lambda held: self._retrying(self.saver.attempt, held, rows), work)
         self.wait()
 
     def check(self) -> None:
@@ -102,8 +114,8 @@ class Behind:
 
     def _write_and_publish(self, work: UnitWork) -> bool:
         try:
-            self._retrying(work)(self.saver.write, work)
-            return self._retrying(work)(self.saver.publish, work)
+            self._retrying(self.saver.write, work)
+            return self._retrying(self.saver.publish, work)
         except Missing:
             if self.saver.is_compacted(work):
                 return False
@@ -111,24 +123,15 @@ class Behind:
 
     def _save(self, work: UnitWork) -> None:
         try:
-            self._retrying(work)(self.saver.save, work)
+            self._retrying(self.saver.save, work)
         except Missing:
             if self.saver.is_compacted(work):
                 return
             raise
         self.events.add("saved", unit=work.lease_id.unit, generation=work.lease_id.generation, rows=len(work.verdicts))
 
-    def _retrying(self, work: UnitWork) -> tenacity.Retrying:
-        return tenacity.Retrying(
-            retry=tenacity.retry_if_exception(lambda e: isinstance(e, StoreError) and not isinstance(e, Missing)),
-            wait=_WAIT,
-            stop=lambda _: self.leaving.since_s >= self.grace_s,
-            before_sleep=lambda state: self._complain(work, state),
-            sleep=self._sleep,
-            reraise=True,
-        )
-
-    def _complain(self, work: UnitWork, state: tenacity.RetryCallState) -> None:
+    def _complain(self, state: tenacity.RetryCallState) -> None:
+        work: UnitWork = state.args[0]
         error = state.outcome.exception() if state.outcome else None
         self.events.add("store_error", unit=work.lease_id.unit, attempt=state.attempt_number, error=str(error))
         if state.attempt_number == 1:

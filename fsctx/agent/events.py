@@ -1,9 +1,10 @@
 """What an agent did, as JSON lines in its folder: buffered, and written by the heartbeat."""
 
-import json
 import threading
 from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from fsctx.protocol import names
 from fsctx.store import Store
@@ -22,12 +23,12 @@ class EventLog:
         self._utc = utc
         self._start_s = clock()
         self._lock = threading.Lock()
-        self._lines: list[str] = []
+        self._lines: list[bytes] = []
 
     def add(self, kind: str, **fields: Any) -> None:
         """Note an event. Never a prompt, never a secret."""
         at_s = round(self._clock() - self._start_s, 4)
-        line = json.dumps({"at_s": at_s, "time": self._utc(), "event": kind, **fields}, ensure_ascii=False)
+        line = msgspec.json.encode({"at_s": at_s, "time": self._utc(), "event": kind, **fields})
         with self._lock:
             self._lines.append(line)
 
@@ -37,7 +38,7 @@ class EventLog:
             lines, self._lines = self._lines, []
         if lines:
             try:
-                self._store.append(self._name, ("\n".join(lines) + "\n").encode())
+                self._store.append(self._name, b"\n".join(lines) + b"\n")
             except BaseException:
                 with self._lock:
                     self._lines = lines + self._lines

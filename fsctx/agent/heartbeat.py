@@ -2,6 +2,7 @@
 
 import dataclasses
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,9 @@ class Heartbeat:
     ) -> None:
         self._store = store
         self._session = session
+        self._sums: Counter[str] = Counter()
+        """The ledger: a record of it is made for each beat, not for each count."""
+        self._progress = session.progress
         self.events = events
         self._beat_s = beat_s
         self._threads = threads
@@ -72,8 +76,9 @@ class Heartbeat:
         return dataclasses.replace(
             self._session,
             counter=self._session.counter + 1,
+            progress=self._progress,
             fs_calls_per_s=round(fs_calls_per_s, 3),
-            ledger=dataclasses.replace(self._session.ledger, fs_calls=fs_calls),
+            ledger=dataclasses.replace(self.ledger, fs_calls=fs_calls),
         )
 
     def say(self, *, at_once: bool = False, **changes: Any) -> None:
@@ -86,14 +91,8 @@ class Heartbeat:
     def count(self, **amounts: float) -> None:
         """Add to the ledger; computed tokens and finished units are progress."""
         with self._lock:
-            ledger = self._session.ledger
-            sums = {name: getattr(ledger, name) + amount for name, amount in amounts.items()}
-            is_progress = bool(amounts.keys() & {"tokens", "units_done"})
-            self._session = dataclasses.replace(
-                self._session,
-                ledger=dataclasses.replace(ledger, **sums),
-                progress=self._session.progress + is_progress,
-            )
+            self._sums.update(amounts)
+            self._progress += bool(amounts.keys() & {"tokens", "units_done"})
 
     def release(self, lease_id: LeaseId | SlotId) -> None:
         """Declare a lease given back, at once."""
@@ -116,7 +115,8 @@ class Heartbeat:
     @property
     def ledger(self) -> Ledger:
         """The sums so far."""
-        return self._session.ledger
+        with self._lock:
+            return Ledger(**self._sums)
 
     def stop(self, why: str) -> None:
         """Say that the agent left, which releases all its leases, and end."""

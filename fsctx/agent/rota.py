@@ -5,6 +5,7 @@ stands on it too, and belongs to the next agent. Nobody speaks to anybody, and w
 It is courtesy, not safety: a bucket that two watch, or nobody, costs calls or time, no verdict.
 """
 
+import functools
 import hashlib
 from bisect import bisect_left
 from collections.abc import Collection
@@ -58,6 +59,7 @@ def _distance(agent: str, me: str) -> float:
     return (_place(me) - _place(agent)) % 1.0
 
 
+@functools.lru_cache(maxsize=4096)
 def _place(agent: str) -> float:
     return int.from_bytes(hashlib.sha256(agent.encode()).digest()[:6]) / 2**48
 

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,11 +18,23 @@ _KEPT_FOOTERS = 8
 
 
 class Slices:
-    """Reads row groups; keeps the footers of the last shards, so that a unit costs one open and its own bytes."""
+    """Reads row groups. The last shard stays open until `close`, and the footers of some are kept.
+
+    So a visit's units cost an open per shard and their own bytes.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._footers: OrderedDict[int, pq.FileMetaData] = OrderedDict()
+        self._number: int | None = None
+        self._source: BinaryIO | None = None
+        self._shard: pq.ParquetFile | None = None
+
+    def close(self) -> None:
+        """Close what is open; the next `read` opens it afresh."""
+        if self._source is not None:
+            self._source.close()
+        self._number = self._source = self._shard = None
 
     def read(self, place: Place, columns: Sequence[str]) -> list[Row]:
         """Return a slice's rows in order, with the input's `columns`; empty claims as empty strings.
@@ -32,20 +45,23 @@ class Slices:
         """
         name = names.shard(place.shard)
         wanted = [ROW_CLAIM, *(EXTRA + column for column in columns)]
-        with self._store.open(name) as source:
-            try:
-                shard = pq.ParquetFile(source, metadata=self._footers.get(place.shard))
-                table = shard.read_row_group(place.row_group, columns=wanted, use_threads=False)
-            except (pa.ArrowException, OSError, IndexError) as error:
-                raise Damaged(
-                    f"{self._store.root}/{name} is damaged ({_line(error)}): restore it from a copy"
-                ) from None
-            self._keep(place.shard, shard.metadata)
+        try:
+            table = self._opened(place.shard).read_row_group(place.row_group, columns=wanted, use_threads=False)
+        except (pa.ArrowException, OSError, IndexError) as error:
+            raise Damaged(f"{self._store.root}/{name} is damaged ({_line(error)}): restore it from a copy") from None
         if table.num_rows != place.n_rows:
             raise Damaged(
                 f"{self._store.root}/{name}: row group {place.row_group} has {table.num_rows} rows, not {place.n_rows}"
             )
         return _rows(table, place.first_row, columns)
+
+    def _opened(self, number: int) -> pq.ParquetFile:
+        if self._shard is None or number != self._number:
+            self.close()
+            self._number, self._source = number, self._store.open(names.shard(number))
+            self._shard = pq.ParquetFile(self._source, metadata=self._footers.get(number))
+            self._keep(number, self._shard.metadata)
+        return self._shard
 
     def _keep(self, shard: int, footer: pq.FileMetaData) -> None:
         self._footers[shard] = footer

@@ -195,7 +195,8 @@ def _patience(leaving: Leaving, world: World) -> Callable[[float], None]:
 
 def _leaving(run: RunFiles, options: AgentOptions, place: Place, world: World, began_s: float) -> Leaving:
     """Return what knows when to leave; from here on signals are obeyed."""
-    baseline = orders.read_orders(run.store).last if options.since_order is None else options.since_order
+    standing = orders.read_orders(run.store)
+    baseline = standing.last if options.since_order is None else options.since_order
     walltime_s = options.walltime_s
     if walltime_s is None and place.job is not None:
         walltime_s = place.job.left_s
@@ -207,7 +208,7 @@ def _leaving(run: RunFiles, options: AgentOptions, place: Place, world: World, b
         threads=world.threads,
         is_orphan=place.is_orphan,
     )
-    leaving.hear(orders.read_orders(run.store))
+    leaving.hear(standing)
     for number in SIGNALS:
         signal.signal(number, leaving.on_signal)
     return leaving

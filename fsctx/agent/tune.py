@@ -1,5 +1,6 @@
 """A short measured run on this device, by which `fsctx advise` calibrates what it reckons."""
 
+import contextlib
 import json
 import os
 import time
@@ -111,7 +112,8 @@ def _trial(bound: Bound, full: Sequence[list[Encoded]], shape: ModelShape) -> Tr
 
 
 def _rows(run: RunFiles) -> Iterator[Row]:
-    slices, geometry = Slices(run.store), run.manifest.geometry
-    for number in range(geometry.n_slices):
-        place = geometry.place(geometry.unit_of(task=0, slice_number=number))
-        yield from (row for row in slices.read(place, run.columns(0)) if row.claim)
+    geometry = run.manifest.geometry
+    with contextlib.closing(Slices(run.store)) as slices:
+        for number in range(geometry.n_slices):
+            place = geometry.place(geometry.unit_of(task=0, slice_number=number))
+            yield from (row for row in slices.read(place, run.columns(0)) if row.claim)

@@ -70,8 +70,7 @@ def _owner_in(store: Store, name: str) -> str | None:
 def latest(listing: Iterable[str]) -> dict[int, int]:
     """Return unit → highest generation, from a listing of a bucket of leases."""
     generations: dict[int, int] = {}
-    for name in listing:
-        lease_id = names.parse_lease(name)
-        if lease_id is not None:
-            generations[lease_id.unit] = max(lease_id.generation, generations.get(lease_id.unit, -1))
+    for lease_id in map(names.parse_lease, listing):
+        if lease_id is not None and lease_id.generation > generations.get(lease_id.unit, -1):
+            generations[lease_id.unit] = lease_id.generation
     return generations

@@ -4,6 +4,7 @@ Names are relative to the run folder and use `/`. Units are eight digits, bucket
 a sorted listing is in the order of the numbers.
 """
 
+import functools
 import re
 from dataclasses import dataclass
 
@@ -34,6 +35,9 @@ PEERS_KEY = "peers/secret"
 
 BUCKETED = (LEASES, RESULTS, PARTIAL, FAILED)
 """Folders that hold one folder per bucket; plan creates them."""
+
+_KNOWN = 16_384
+"""So many names are read once: who waits lists the same folders again and again."""
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9-]")
 _LEASE = re.compile(r"^(\d{8})\.(\d+)$")
@@ -218,6 +222,7 @@ def parse_attempt(name: str) -> LeaseId | None:
     return parse_lease(name.removesuffix(".trying")) if name.endswith(".trying") else None
 
 
+@functools.lru_cache(maxsize=_KNOWN)
 def parse_published(name: str) -> int | None:
     """Read the unit from the name of a published result; None if it is not one."""
     match = _UNIT.match(name)
@@ -253,6 +258,7 @@ def parse_order(name: str) -> tuple[str, int] | None:
     return (match[1], int(match[2])) if match else None
 
 
+@functools.lru_cache(maxsize=_KNOWN)
 def _parse(pattern: re.Pattern[str], name: str) -> LeaseId | None:
     match = pattern.match(name)
     return LeaseId(int(match[1]), int(match[2])) if match else None

@@ -84,11 +84,13 @@ def test_ids_are_text_where_one_of_several_files_says_so(tmp_path: Path) -> None
     assert claims_of(tmp_path / "run").column("id").to_pylist() == ["1", "b2"]
 
 
-def test_without_ids_the_manifest_says_so_and_the_column_is_empty(tmp_path: Path) -> None:
+def test_without_ids_and_labels_the_manifest_says_so_and_no_column_is_written_for_them(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("a\nb\n")
     table = read_claims(tmp_path / "x.txt")
-    assert table.column("id").to_pylist() == [None, None]
-    assert not manifest_of(tmp_path / "planned-run").has_ids
+    assert table.column_names == ["claim"]
+    manifest = manifest_of(tmp_path / "planned-run")
+    assert not manifest.has_ids
+    assert not manifest.has_labels
 
 
 def test_null_and_empty_claims_stay_rows(tmp_path: Path) -> None:
@@ -119,7 +121,7 @@ def test_only_what_templates_use_is_stored_on_request(tmp_path: Path) -> None:
     options: dict[str, Any] = {"templates": (str(template),)}
     assert "input_junk" in read_claims(tmp_path / "x.csv", **options).column_names
     make_plan(tmp_path / "x.csv", run=tmp_path / "lean", is_lean=True, **options)
-    assert claims_of(tmp_path / "lean").column_names == ["id", "claim", "label", "input_topic"]
+    assert claims_of(tmp_path / "lean").column_names == ["claim", "input_topic"]
     assert manifest_of(tmp_path / "lean").columns == ("topic",)
 
 

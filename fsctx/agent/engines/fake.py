@@ -115,6 +115,7 @@ class FakeBound:
 
     def __init__(self, task: BoundTask, options: FakeOptions, sleep: Callable[[float], None]) -> None:
         self._task = task
+        self._labels = task.template.label_names
         self._options = options
         self._sleep = sleep
         self._n_batches = 0
@@ -155,12 +156,12 @@ class FakeBound:
             raise EngineError(f"the fake engine was asked to fail on row {options.fail_row}")
 
     def _verdict(self, row: Encoded) -> Verdict:
-        template, claim = self._task.template, str(row.payload)
-        chosen = _choose(claim, template.name, template.label_names, self._options.accuracy)
+        template, labels, claim = self._task.template, self._labels, str(row.payload)
+        chosen = _choose(claim, template.name, labels, self._options.accuracy)
         if self._task.method == "generate":
-            words = template.labels[template.label_names.index(chosen)].words.strip()
+            words = template.labels[labels.index(chosen)].words.strip()
             return Verdict(row=row.row, verdict=chosen, text=words, input_tokens=row.n_tokens, output_tokens=1)
-        scores = _scores(claim, template.name, template.label_names, chosen)
+        scores = _scores(claim, template.name, labels, chosen)
         return Verdict(row=row.row, verdict=chosen, scores=scores, input_tokens=row.n_tokens)
 
 
@@ -183,7 +184,8 @@ def _scores(claim: str, template: str, labels: Sequence[str], chosen: str) -> tu
     """Return log-probabilities of which the chosen label's is the highest; the probabilities sum to one."""
     weights = [1 + _hash("score", template, claim, label) % 1000 for label in labels]
     weights = [weight + (1000 if label == chosen else 0) for weight, label in zip(weights, labels, strict=True)]
-    return tuple(math.log(weight / sum(weights)) for weight in weights)
+    total = sum(weights)
+    return tuple(math.log(weight / total) for weight in weights)
 
 
 def _hash(*parts: str) -> int:

@@ -19,12 +19,13 @@ class IdsAreText(Exception):
 
 
 def shard_schema(layout: Layout, ids: Ids) -> pa.Schema:
-    """Return the columns of a run's shards."""
+    """Return the columns of a run's shards: ids and labels only where the input has them."""
+    id_type: pa.DataType = pa.int64() if ids is Ids.NUMBERS else pa.string()
     return pa.schema(
         [
-            pa.field(ROW_ID, pa.int64() if ids is Ids.NUMBERS and layout.id else pa.string()),
+            *([pa.field(ROW_ID, id_type)] if layout.id else []),
             pa.field(ROW_CLAIM, pa.string()),
-            pa.field(ROW_LABEL, pa.string()),
+            *([pa.field(ROW_LABEL, pa.string())] if layout.label else []),
             *(pa.field(EXTRA + name, kind) for name, kind in layout.extras.items()),
         ]
     )
@@ -37,19 +38,19 @@ def to_shard(batch: pa.RecordBatch, layout: Layout, ids: Ids) -> pa.RecordBatch:
         IdsAreText: `ids` is NUMBERS, but here is one that would not survive that (`007`, `a1`, a float).
         pa.ArrowInvalid: a value has no form as text.
     """
-    schema = shard_schema(layout, ids)
-    nothing = pa.nulls(batch.num_rows, pa.string())
     arrays = [
-        _ids(batch.column(layout.id), ids) if layout.id else nothing,
+        *([_ids(batch.column(layout.id), ids)] if layout.id else []),
         _text(batch.column(layout.claim)),
-        _blank_to_null(_text(batch.column(layout.label))) if layout.label else nothing,
+        *([_blank_to_null(_text(batch.column(layout.label)))] if layout.label else []),
         *(_extra(batch.column(name), kind) for name, kind in layout.extras.items()),
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays(arrays, schema=shard_schema(layout, ids))
 
 
 def count_labels(batch: pa.RecordBatch) -> Mapping[str | None, int]:
     """Count the gold labels of a shard's batch; None: rows without one."""
+    if ROW_LABEL not in batch.schema.names:
+        return {None: batch.num_rows}
     counts: Any = pc.value_counts(batch.column(ROW_LABEL))
     return {pair["values"]: pair["counts"] for pair in counts.to_pylist()}
 

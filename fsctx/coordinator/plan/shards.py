@@ -144,7 +144,7 @@ def _parquet_writer(file: BinaryIO, schema: pa.Schema, unit_rows: int) -> pq.Par
     Nobody looks for rows by value, so there are no statistics; ids and claims hardly repeat, so there is no
     dictionary of them. Row groups of a few rows gain nothing by either, and setting them up takes most of the time.
     """
-    is_number = pa.types.is_integer(schema.field(ROW_ID).type)
+    is_number = ROW_ID in schema.names and pa.types.is_integer(schema.field(ROW_ID).type)
     is_tiny = unit_rows < _TINY_ROWS
     repeating = [] if is_tiny else [name for name in schema.names if name not in (ROW_ID, ROW_CLAIM)]
     return pq.ParquetWriter(
