@@ -19,7 +19,9 @@ What things cost is derived from the paper's own results:
   growth    one GPU more every 300 s; one every 4 s.                        assumed: the paper's times fit it
 
 `ideal`: every GPU fetches and loads once, then computes without a pause, and the work can be cut anywhere.
-`by unit`: the best schedule of units that cannot be cut, knowing all speeds; which no scheduler beats.
+`by unit`: the best schedule of units that cannot be cut, knowing all speeds. It is exact: the units are equal, so
+whoever would finish one first gets it. Goal: within 5 % of it. `loss` is the distance from either, for ideal and by
+unit; where whole units alone cost more than 5 %, no scheduler reaches the ideal with them, smaller units do.
 Where units are many, fewer claims are done (`--units`): what is lost at a run's end weighs more there.
 The last line is one JSON document.
 
@@ -43,6 +45,7 @@ from fsctx.agent.residency import ContextMode
 
 DRAIN_END_S = 900.0 + 20 * 60.0
 NEVER_S = 1e7
+GOALS = {"loss_by_unit": 0.05, "drain_claims": 62_900}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +77,17 @@ class Row:
     @property
     def loss(self) -> float | None:
         """How much worse than the ideal."""
-        if self.ideal is None:
+        return self._worse_than(self.ideal)
+
+    @property
+    def loss_by_unit(self) -> float | None:
+        """How much worse than the best schedule of whole units."""
+        return self._worse_than(self.by_unit)
+
+    def _worse_than(self, best: float | None) -> float | None:
+        if best is None:
             return None
-        return self.ours / self.ideal - 1 if self.unit == "s" else 1 - self.ours / self.ideal
+        return self.ours / best - 1 if self.unit == "s" else 1 - self.ours / best
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +175,7 @@ EXPERIMENTS: dict[str, Callable[[Size], Iterator[Row]]] = {
     "growth": growth,
 }
 
-HEADS = ("", "context", "unit", "claims", "loads", "ours", "ideal", "by unit", "loss", "all claims", "paper")
+HEADS = ("", "context", "unit", "claims", "loads", "ours", "ideal", "by unit", "loss", "by unit", "all claims", "paper")
 
 
 def line(row: Row) -> tuple[str, ...]:
@@ -177,7 +188,7 @@ def line(row: Row) -> tuple[str, ...]:
         f"{row.loads:,}",
         f"{row.ours:,.0f} {row.unit}",
         *("" if value is None else f"{value:,.0f}" for value in (row.ideal, row.by_unit)),
-        "" if row.loss is None else f"{row.loss:.1%}",
+        *("" if loss is None else f"{loss:.1%}" for loss in (row.loss, row.loss_by_unit)),
         "" if row.all_s is None else f"{row.all_s:,.0f} s",
         "" if row.paper is None else f"{row.paper:,.0f}",
     )
@@ -190,16 +201,23 @@ def main() -> int:
     parser.add_argument("--units", type=int, default=15_000, help="at most so many units a run")
     options = parser.parse_args()
     size = Size(claims=options.claims, units=options.units)
-    widths = (26, 9, 6, 8, 7, 14, 8, 8, 7, 13, 8)
+    widths = (26, 9, 6, 8, 7, 14, 8, 8, 7, 8, 13, 8)
     print("".join(head.rjust(width) for head, width in zip(HEADS, widths, strict=True)))
     rows = []
     for name in options.experiments or EXPERIMENTS:
         for row in EXPERIMENTS[name](size):
             rows.append(row)
             print("".join(cell.rjust(width) for cell, width in zip(line(row), widths, strict=True)), flush=True)
-    goals = {"loss": "< 0.05 by unit", "drain_claims": 62_900}
-    print(json.dumps({"rows": [asdict(row) | {"loss": row.loss} for row in rows], "goals": goals}))
+    told = [asdict(row) | {"loss": row.loss, "loss_by_unit": row.loss_by_unit} for row in rows]
+    print(json.dumps({"bench": "paper", "rows": told, "goals": GOALS, "is_goal_met": is_goal_met(rows)}))
     return 0
+
+
+def is_goal_met(rows: Sequence[Row]) -> bool:
+    """Tell whether full is near the best that its units allow, and does as much as the paper while it loses GPUs."""
+    full = [row for row in rows if row.mode == ContextMode.FULL]
+    is_near = all(row.loss_by_unit is None or row.loss_by_unit < GOALS["loss_by_unit"] for row in full)
+    return is_near and all(row.ours >= GOALS["drain_claims"] for row in full if row.unit == "claims")
 
 
 if __name__ == "__main__":

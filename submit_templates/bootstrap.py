@@ -244,7 +244,11 @@ class Cache:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._ready)
         self._check_room()
-        brought = self._fetch(raw, fetchers)
+        try:
+            brought = self._fetch(raw, fetchers)
+        finally:
+            for fetcher in fetchers:
+                fetcher.close()
         try:
             os.mkdir(self._making, 0o700)
             unpack(self.archive, new)
@@ -322,18 +326,102 @@ def noted_in(journal):
 
 
 def first_of(fetchers, sha256, offset, size):
-    """Return a chunk from the first source that has it, and that source's name."""
-    for fetcher in fetchers:
-        data = fetcher.get(sha256, offset, size)
-        if data is not None:
-            return fetcher.name, data
-    raise Stop(UNFIT, f"no source had the chunk {sha256[:12]}")  # the origin, always the last, says more itself
+    """Return a chunk from the first source that gives it, and that source's name. The last one does in the end."""
+    while True:
+        for fetcher in fetchers:
+            data = fetcher.get(sha256, offset, size)
+            if data is not None:
+                return fetcher.name, data
 
 
 def sources(args, record):
     """Return where chunks come from, in order."""
-    origin = Origin(record)
-    return [origin] if args.no_peers else [Peers(args.run, args.env), origin]
+    if args.no_peers:
+        return [Origin(record)]
+    size = record["files"][0]["size_bytes"]
+    return [Peers(args.run, args.env), Origin(record, Slot(os.path.join(args.run, "slots"), size))]
+
+
+class Slot:
+    """The right to read the archive, `environment-<k>.<g>`: two nodes of a run at a time; others wait for peers.
+
+    A courtesy: nothing but time depends on it. Who holds one counts in it, and writes `free` in the end. One that says
+    so, or says the same for as long as another watches, is taken by creating its next generation.
+    """
+
+    N = 2
+    TTL_S, BEAT_S, LONGEST_REST_S = 60.0, 2.0, 8.0
+    PATIENCE_S, BYTES_PER_S = 30.0, 20e6
+    FREE = b"free\n"
+
+    def __init__(self, folder, size):
+        self._folder, self._path = folder, None
+        self._until = time.monotonic() + self.PATIENCE_S + size / self.BYTES_PER_S
+        self._rest_s, self._beats, self._beaten = 0.5, 0, 0.0
+        self._seen = {}
+
+    def take(self):
+        """Tell whether to read now: with a slot, or after a time without; else rest before telling that."""
+        try:
+            self._path = self._path or self._try()
+            if self._path is not None:
+                self._beat()
+                return True
+        except OSError:  # it only makes things faster
+            return True
+        left = self._until - time.monotonic()
+        if left > 0:
+            time.sleep(min(left, self._rest_s * random.uniform(0.5, 1.0)))
+            self._rest_s = min(2 * self._rest_s, self.LONGEST_REST_S)
+        return left <= 0
+
+    def free(self):
+        """Give the slot back, if there is one."""
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                self._write(self.FREE)
+        self._path = None
+
+    def _try(self):
+        os.makedirs(self._folder, exist_ok=True)
+        latest = dict.fromkeys(range(self.N), -1)
+        for name in os.listdir(self._folder):
+            found = re.match(r"environment-(\d+)\.(\d+)\Z", name)
+            if found and int(found.group(1)) < self.N:
+                latest[int(found.group(1))] = max(int(found.group(2)), latest[int(found.group(1))])
+        for number, generation in random.sample(sorted(latest.items()), self.N):
+            if generation < 0 or self._is_free(self.path(number, generation)):
+                path = self.path(number, generation + 1)
+                with contextlib.suppress(FileExistsError):
+                    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+                    if generation >= 1:  # keeps the folder small
+                        with contextlib.suppress(OSError):
+                            os.unlink(self.path(number, generation - 1))
+                    return path
+        return None
+
+    def path(self, number, generation):
+        """Return where one generation of a slot is."""
+        return os.path.join(self._folder, f"environment-{number}.{generation}")
+
+    def _is_free(self, path):
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+        except FileNotFoundError:  # there is a later one by now
+            return False
+        if self._seen.get(path, (None,))[0] != content:
+            self._seen[path] = content, time.monotonic()
+        return content == self.FREE or time.monotonic() - self._seen[path][1] >= self.TTL_S
+
+    def _beat(self):
+        if time.monotonic() - self._beaten >= self.BEAT_S:
+            self._beats, self._beaten = self._beats + 1, time.monotonic()
+            self._write(b"%d\n" % self._beats)
+
+    def _write(self, content):
+        with open(self._path, "wb") as file:
+            file.write(content)
 
 
 class Origin:
@@ -341,12 +429,14 @@ class Origin:
 
     name = "the shared filesystem"
 
-    def __init__(self, record):
-        self._folder = record["origin"]
+    def __init__(self, record, slot=None):
+        self._slot, self._folder = slot, record["origin"]
         self._path = os.path.join(self._folder, record["files"][0]["path"])
 
     def get(self, sha256, offset, size):
-        """Return a chunk."""
+        """Return a chunk; None where it is not this node's turn yet."""
+        if self._slot is not None and not self._slot.take():
+            return None
         try:
             with open(self._path, "rb", buffering=0) as file:
                 file.seek(offset)
@@ -358,6 +448,11 @@ class Origin:
         if hashlib.sha256(data).hexdigest() != sha256:
             raise Stop(DAMAGED, f"{self._path} changed since it was added: put it back, or run `fsctx env add`")
         return data
+
+    def close(self):
+        """Let others read."""
+        if self._slot is not None:
+            self._slot.free()
 
 
 class Peers:
@@ -397,6 +492,11 @@ class Peers:
                 return data
             self._lost_s += time.monotonic() - began
         return None
+
+    def close(self):
+        """Hang up."""
+        for connection in self._connections.values():
+            connection.close()
 
     def _look(self):
         """Read who serves, at most every few seconds; what cannot be read is not there."""

@@ -31,7 +31,7 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 BASE = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 CHUNK = 100
 
-PACKAGES = ("aiohttp", "click", "filelock", "jinja2", "msgspec", "psutil", "pyarrow", "tenacity", "urllib3")
+PACKAGES = ("aiohttp", "click", "filelock", "jinja2", "msgspec", "psutil", "pyarrow", "tenacity")
 """What an agent on the fake engine imports."""
 
 STAND_IN = """

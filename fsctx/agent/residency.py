@@ -17,9 +17,9 @@ class ContextMode(StrEnum):
     FULL = "full"
     """Files on the node, model resident on the device from unit to unit."""
     PARTIAL = "partial"
-    """Files on the node, model loaded again for each unit."""
+    """Files on the node; for each unit a new process, which loads the model."""
     AGNOSTIC = "agnostic"
-    """Everything from the shared filesystem for each unit."""
+    """The same, and the files are read from the shared filesystem as they are there: a GGUF file is dequantised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

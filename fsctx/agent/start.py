@@ -116,7 +116,7 @@ def _work(start: _Start) -> int:
                 world=start.world,
                 heartbeat=heartbeat,
                 leaving=start.leaving,
-                engine_for=engines(options.engine, device=device.spec, dtype=options.dtype, split=options.split),
+                engine_for=engines(options, device=device.spec),
                 check=functools.partial(check_holds, device, n_devices=n_devices),
                 fetch=source_of_files(options, cache, say=start.say, bring=bring),
                 mend=cache.mend,

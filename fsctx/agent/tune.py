@@ -56,7 +56,7 @@ def tune(folder: Path, options: AgentOptions, *, say: Callable[[str], None]) -> 
     os.environ.update(host.thread_settings(os.environ, place.cores))
     keep_on_node(os.environ, options.cache)
     device = find_device(options.device, assigned=place.gpus, driver=place.driver, environ=os.environ)
-    make = engines(options.engine, device=device.spec, dtype=options.dtype, split=options.split)
+    make = engines(options, device=device.spec)
     engine = make(context)
     cache = NodeCache(options.cache, quota_bytes=options.cache_quota_bytes)
     files = source_of_files(options, cache, say=say)(context, engine).path

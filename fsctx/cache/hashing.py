@@ -1,4 +1,4 @@
-"""Hashes of files, chunk by chunk, by several threads at once: hashlib lets other threads run."""
+"""Hashes of files, chunk by chunk, by several threads at once: hashlib lets other threads run, as reading does."""
 
 import hashlib
 import os
@@ -12,7 +12,8 @@ from fsctx.protocol.manifest import ModelFile
 READ_BYTES = 4 << 20
 """Files are read in pieces of this size."""
 
-_MOST_THREADS = 4
+_N_THREADS = 4
+"""More than cores that are needed: some of them wait for the disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ def describe(
     ]
     chunks: list[list[str]] = [[] for _ in paths]
     done = 0
-    with ThreadPoolExecutor(_n_threads()) as pool:
+    with ThreadPoolExecutor(_N_THREADS) as pool:
         for piece, (sha256, n_bytes) in zip(pieces, pool.map(lambda p: _hash(p, chunk_bytes), pieces), strict=True):
             chunks[piece.file].append(sha256)
             done += n_bytes
@@ -84,7 +85,3 @@ def _check_unchanged(path: Path, before: os.stat_result) -> None:
     after = os.stat(path)
     if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
         raise OSError(0, "changed while it was read", str(path))
-
-
-def _n_threads() -> int:
-    return min(_MOST_THREADS, len(os.sched_getaffinity(0)))

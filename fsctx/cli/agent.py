@@ -74,8 +74,8 @@ class _AgentCommand(click.Command):
     type=click.Choice(["full", "partial", "agnostic"]),
     default="full",
     show_default=True,
-    help="full keeps the model on the device; partial loads it for each unit from this node's disk; "
-    "agnostic takes everything from the shared filesystem for each unit.",
+    help="full keeps the model on the device; partial starts a process for each unit, which loads it from this node's "
+    "disk; agnostic has that process take everything from the shared filesystem.",
 )
 @click.option("--cache", type=click.Path(path_type=Path), default=None, help="The node's cache; else $FSCTX_CACHE.")
 @click.option(

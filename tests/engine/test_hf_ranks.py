@@ -13,13 +13,16 @@ pytest.importorskip("transformers")
 from tiny_models import make_model
 
 from fsctx.agent.engines.base import BoundTask, Model, Row, Split
+from fsctx.agent.engines.choose import engines
 from fsctx.agent.engines.hf.engine import HfEngine
 from fsctx.agent.engines.hf.files import check_split
 from fsctx.agent.engines.hf.ranks import model as model_module
 from fsctx.agent.engines.hf.ranks.messages import Infer
 from fsctx.agent.engines.hf.ranks.model import MultiRank
+from fsctx.agent.options import AgentOptions
+from fsctx.agent.residency import ContextMode
 from fsctx.errors import Misconfigured, Unfit
-from fsctx.protocol.manifest import Method
+from fsctx.protocol.manifest import Context, Method
 from fsctx.protocol.verdicts import Verdict
 from fsctx.templates.load import load_template
 from fsctx.templates.model import Label
@@ -107,6 +110,26 @@ def test_a_rank_that_fails_alone_is_not_waited_for(files: Path, monkeypatch: pyt
     with pytest.raises(Unfit, match=r"rank 0 waits for one that failed \(KeyError: 7"):
         model.collect()
     assert not model.ran_out
+
+
+def test_with_less_than_the_full_context_each_load_is_a_new_process_that_ends_with_the_model(files: Path) -> None:
+    expected = [one.verdict for one in verdicts(HfEngine(device="cpu").load(files), "score")]
+    options = AgentOptions(engine="hf", context=ContextMode.PARTIAL, cache=files)
+    engine, pids = (
+        engines(options, device="cpu")(Context(digest="", kind="hf", name="", origin="", files=(), chunk_bytes=0)),
+        [],
+    )
+    for _ in range(2):
+        model = engine.load(files)
+        assert isinstance(model, MultiRank)
+        assert model.device == "cpu"
+        assert [one.verdict for one in verdicts(model, "score")] == expected
+        pids += model.pids
+        model.close()
+    assert len({*pids, os.getpid()}) == 3
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from fsctx.cache.peers.server import PeerServer, ServerLimits
 from fsctx.cache.peers.wire import KEY_HEADER
 from fsctx.coordinator.submit.bootstrap import bootstrap_file, pilot_command
 from fsctx.protocol import codec, names, peers
+from fsctx.protocol.names import SlotId
 from fsctx.protocol.peers import PeerRecord
 from fsctx.store import PosixStore
 
@@ -91,6 +92,8 @@ def test_what_it_spells_itself_is_what_the_rest_of_fsctx_spells(node: Node, tmp_
     peer = module.Peers(str(node.run), digest)
     assert os.path.relpath(peer._folder, node.run) == names.PEERS
     assert KEY_HEADER in bootstrap_file().read_text()
+    slot = module.Slot(str(node.run / names.SLOTS), 0).path(1, 3)
+    assert os.path.relpath(slot, node.run) == names.slot(SlotId("environment", 1, 3))
     scratch = {"_CONDOR_SCRATCH_DIR": "/scratch/1", "TMPDIR": "/scratch/2"}
     for environ, asked in (({}, None), (scratch, None), ({"FSCTX_CACHE": "~/c"}, None), (scratch, "some/where")):
         assert module.cache_root(environ, asked) == str(default_root(environ, Path(asked) if asked else None))
@@ -144,6 +147,33 @@ def test_a_fetch_that_died_is_gone_on_with(node: Node) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert sum(cache._fetch(raw, [origin]).values()) == sum(size for *_, size in list(cache._chunks())[-3:])
     assert Path(cache.archive).read_bytes() == node.archive.read_bytes()
+
+
+def test_a_node_that_was_killed_while_unpacking_unpacks_again_what_it_fetched(node: Node) -> None:
+    module = bootstrap_module()
+    record, raw = module.read_record(str(node.run), node.digest)
+    cache = module.Cache(str(node.cache), record, node.digest)
+    cache.prepare()
+    child = os.fork()
+    if child == 0:
+        extract, n_left = tarfile.TarFile.extract, iter(range(2))
+
+        def dies_at_the_third(*arguments: Any) -> None:
+            if next(n_left, None) is None:
+                os.kill(os.getpid(), signal.SIGKILL)
+            extract(*arguments)
+
+        tarfile.TarFile.extract = dies_at_the_third  # type: ignore[method-assign,assignment]
+        cache.make(raw, BASE, [module.Origin(record)])
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert not cache.is_ready()
+    assert not Path(cache.environment).exists()
+    node.archive.unlink()
+    done = node.start()
+    assert told(done)
+    assert "archive was here" in done.stderr
+    assert not Path(cache._making).exists()
 
 
 def test_the_rest_of_fsctx_finds_the_archive_and_the_environment_in_the_cache(node: Node) -> None:

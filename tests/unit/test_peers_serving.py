@@ -107,12 +107,13 @@ def test_a_chunk_is_served_while_others_are_still_missing(tmp_path: Path, contex
     with Node(PosixStore(tmp_path / "run"), context, tmp_path / "half", "half") as node:
 
         def bring_one_and_look(incoming: Incoming) -> None:
-            client, first, *rest = PeerClient(node.serve(), SECRET), *incoming.missing()
+            first, second, *_ = incoming.missing()
             incoming.put(first, bytes_of(context, 0))
-            assert client.map(context.digest).held == bitmap([0], len(incoming.chunks))
-            assert client.chunk(first) == bytes_of(context, 0)
-            with pytest.raises(PeerFailed, match=Fault.GONE):
-                client.chunk(rest[0])
+            with contextlib.closing(PeerClient(node.serve(), SECRET)) as client:
+                assert client.map(context.digest).held == bitmap([0], len(incoming.chunks))
+                assert client.chunk(first) == bytes_of(context, 0)
+                with pytest.raises(PeerFailed, match=Fault.GONE):
+                    client.chunk(second)
             raise StoreError("enough was seen")
 
         with pytest.raises(StoreError, match="enough was seen"):
@@ -145,8 +146,23 @@ def test_who_asks_for_too_much_at_once_is_told_to_come_back(big: Node) -> None:
     with one_who_takes_nothing(record, chunk):
         status, headers, _ = ask(record, f"/chunk/{chunk.sha256}")
         assert (status, headers["Retry-After"]) == (503, "1")
-        with pytest.raises(PeerFailed, match=Fault.BUSY):
-            PeerClient(record, SECRET).chunk(chunk)
+        with contextlib.closing(PeerClient(record, SECRET)) as client, pytest.raises(PeerFailed, match=Fault.BUSY):
+            client.chunk(chunk)
+
+
+def test_a_large_chunk_comes_whole_and_another_one_after_it_on_the_same_connection(big: Node) -> None:
+    record, (chunk,) = big.serve(limits=ServerLimits(connections=1)), chunks_of(big.context)
+    with contextlib.closing(PeerClient(record, SECRET)) as client:
+        for _ in range(2):
+            assert hashlib.sha256(client.chunk(chunk)).hexdigest() == chunk.sha256
+
+
+def test_who_is_told_that_there_is_no_such_chunk_goes_on_asking_on_the_same_connection(node: Node) -> None:
+    record, (chunk, *_) = node.serve(limits=ServerLimits(connections=1)), chunks_of(node.context)
+    with contextlib.closing(PeerClient(record, SECRET)) as client:
+        with pytest.raises(PeerFailed, match=Fault.GONE):
+            client.chunk(dataclasses.replace(chunk, sha256="0" * 64))
+        assert hashlib.sha256(client.chunk(chunk)).hexdigest() == chunk.sha256
 
 
 def test_a_chunk_is_not_sent_for_ever_to_who_does_not_take_it(big: Node) -> None:
@@ -205,12 +221,12 @@ def test_a_server_that_stopped_answers_nobody(node: Node) -> None:
 
 
 def test_a_file_that_vanished_from_the_cache_is_not_there(node: Node, context: Context) -> None:
-    client = PeerClient(node.serve(), SECRET)
-    for path in node.root.rglob("weights"):
-        path.unlink()
-    with pytest.raises(PeerFailed, match=Fault.GONE):
-        client.chunk(chunks_of(context)[3])
-    assert client.chunk(chunks_of(context)[0])
+    with contextlib.closing(PeerClient(node.serve(), SECRET)) as client:
+        for path in node.root.rglob("weights"):
+            path.unlink()
+        with pytest.raises(PeerFailed, match=Fault.GONE):
+            client.chunk(chunks_of(context)[3])
+        assert client.chunk(chunks_of(context)[0])
 
 
 def test_a_server_that_stopped_has_closed_everything_whatever_others_were_doing(big: Node) -> None:

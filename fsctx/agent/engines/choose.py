@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from fsctx.agent.engines.base import UNSPLIT, Engine, Split
 from fsctx.agent.engines.fake import FakeEngine, parse_options
+from fsctx.agent.options import AgentOptions
+from fsctx.agent.residency import ContextMode
 from fsctx.errors import InputError, Misconfigured
 from fsctx.protocol.manifest import Context
 
@@ -13,11 +15,18 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 
 def make_engine(
-    spec: str, *, device: str, dtype: str | None = None, kind: str = "hf", split: Split = UNSPLIT
+    spec: str,
+    *,
+    device: str,
+    dtype: str | None = None,
+    kind: str = "hf",
+    split: Split = UNSPLIT,
+    is_apart: bool = False,
 ) -> Engine:
     """Return the engine that `spec` names: `auto`, `hf` or `fake[:option=value,…]`.
 
-    `kind` is the context's (see `Context.kind`): `auto` is the fake engine for `fake`, else `hf`.
+    `kind` is the context's (see `Context.kind`): `auto` is the fake engine for `fake`, else `hf`. `is_apart`: each
+    load is a process of its own; the fake engine, which has nothing to import, pays no heed.
     Importing an engine's libraries takes some seconds and happens here.
 
     Raises:
@@ -25,15 +34,21 @@ def make_engine(
         Misconfigured: the engine's libraries are not installed.
     """
     name, options = check_engine(spec, dtype=dtype, kind=kind, split=split)
-    return FakeEngine(parse_options(options)) if name == "fake" else _hf(device, dtype, split)
+    return FakeEngine(parse_options(options)) if name == "fake" else _hf(device, dtype, split, is_apart=is_apart)
 
 
-def engines(spec: str, *, device: str, dtype: str | None, split: Split) -> Callable[[Context], Engine]:
-    """Return what makes each kind of context's engine, once, when it is needed."""
+def engines(options: AgentOptions, *, device: str) -> Callable[[Context], Engine]:
+    """Return what makes each kind of context's engine, once, when it is needed.
+
+    With less than the full context, no process of an engine outlives its unit.
+    """
+    is_apart = options.context != ContextMode.FULL
 
     @functools.cache
     def of_kind(kind: str) -> Engine:
-        return make_engine(spec, device=device, dtype=dtype, kind=kind, split=split)
+        return make_engine(
+            options.engine, device=device, dtype=options.dtype, kind=kind, split=options.split, is_apart=is_apart
+        )
 
     return lambda context: of_kind(context.kind)
 
@@ -65,7 +80,7 @@ def check_engine(spec: str, *, dtype: str | None = None, kind: str = "hf", split
     return name, options
 
 
-def _hf(device: str, dtype: str | None, split: Split) -> Engine:
+def _hf(device: str, dtype: str | None, split: Split, *, is_apart: bool) -> Engine:
     os.environ.setdefault("TQDM_DISABLE", "1")  # read when tqdm is imported: the only way to silence all its bars
     try:
         from fsctx.agent.engines.hf.engine import HfEngine
@@ -73,4 +88,4 @@ def _hf(device: str, dtype: str | None, split: Split) -> Engine:
         raise Misconfigured(
             f"the hf engine needs a library that is not installed ({error}): pip install 'fsctx[hf]'"
         ) from None
-    return HfEngine(device=device, dtype=dtype, split=split)
+    return HfEngine(device=device, dtype=dtype, split=split, is_apart=is_apart)

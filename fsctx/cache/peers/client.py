@@ -1,20 +1,22 @@
 """One connection to one peer, kept alive. Every answer is bounded in time and size, and none is believed."""
 
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-
-import urllib3
-from urllib3.exceptions import HTTPError, NewConnectionError
-from urllib3.util import Timeout
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 
 from fsctx.cache.chunks import Chunk
 from fsctx.cache.peers.wire import CHUNK, KEY_HEADER, MAP, MAX_MAP_BYTES, ChunkMap, decode_map
 from fsctx.errors import Damaged, FsctxError
 from fsctx.protocol.peers import PeerRecord
 
-_READ_BYTES = 1 << 20
+_PIECE_BYTES = 256 << 10
+
+_WAKE_BYTES = 128 << 10
+"""So much has to be there before this process is woken: a link brings it in hundreds of small pieces."""
 
 
 class Fault(StrEnum):
@@ -65,15 +67,9 @@ class PeerClient:
     ) -> None:
         self._limits = limits or ClientLimits()
         self._clock = clock
-        host = f"[{record.address}]" if ":" in record.address else record.address
-        self._pool = urllib3.HTTPConnectionPool(
-            host,
-            record.port,
-            timeout=Timeout(connect=self._limits.connect_s, read=self._limits.silence_s),
-            maxsize=1,
-            retries=False,
-            headers={KEY_HEADER: secret},
-        )
+        self._connection = HTTPConnection(record.address, record.port, timeout=self._limits.connect_s)
+        self._headers = {KEY_HEADER: secret}
+        self._buffer = bytearray()
 
     def map(self, digest: str) -> ChunkMap:
         """Ask which of a context's chunks the peer has.
@@ -81,78 +77,89 @@ class PeerClient:
         Raises:
             PeerFailed: it did not say.
         """
-        data = bytearray()
-        self._get(f"/{MAP}/{digest}", data, most_bytes=MAX_MAP_BYTES)
         try:
-            return decode_map(bytes(data))
+            return decode_map(bytes(self._get(f"/{MAP}/{digest}", most_bytes=MAX_MAP_BYTES)))
         except Damaged as error:
             raise PeerFailed(Fault.BROKEN, str(error)) from None
 
-    def chunk(self, chunk: Chunk, heard: Callable[[], None] = lambda: None) -> bytearray:
+    def chunk(self, chunk: Chunk, heard: Callable[[], None] = lambda: None) -> memoryview:
         """Ask for a chunk. What comes has its size; whether it is the chunk is for the caller to find out.
 
-        `heard` is called with each piece that comes.
+        `heard` is called with each piece that comes. What is returned holds until something else is asked for.
 
         Raises:
             PeerFailed: it did not come, not whole, or not fast enough.
         """
-        data = bytearray()
-        self._get(f"/{CHUNK}/{chunk.sha256}", data, most_bytes=chunk.size_bytes, heard=heard)
+        data = self._get(f"/{CHUNK}/{chunk.sha256}", most_bytes=chunk.size_bytes, heard=heard)
         if len(data) != chunk.size_bytes:
             raise PeerFailed(Fault.BROKEN, f"{len(data)} bytes came of a chunk of {chunk.size_bytes}")
         return data
 
     def close(self) -> None:
         """Hang up."""
-        self._pool.close()
+        self._connection.close()
 
-    def _get(self, path: str, data: bytearray, *, most_bytes: int, heard: Callable[[], None] = lambda: None) -> None:
+    def _get(self, path: str, *, most_bytes: int, heard: Callable[[], None] = lambda: None) -> memoryview:
+        response = None
         try:
-            response = self._pool.request("GET", path, redirect=False, preload_content=False, decode_content=False)
-        except NewConnectionError as error:
-            raise PeerFailed(Fault.UNREACHABLE, str(error)) from None
-        except urllib3.exceptions.ConnectTimeoutError as error:
-            raise PeerFailed(Fault.UNREACHABLE, str(error)) from None
-        except urllib3.exceptions.ReadTimeoutError as error:
+            response = self._ask(path)
+            if response.status != HTTPStatus.OK:
+                response.read(1)  # ends an answer that has nothing more to say
+                raise _refusal(response.status)
+            return self._read(response, most_bytes, heard)
+        except TimeoutError as error:
             raise PeerFailed(Fault.SLOW, str(error)) from None
-        except (HTTPError, OSError, ValueError) as error:
-            raise PeerFailed(Fault.BROKEN, str(error)) from None
-        is_whole = False
-        try:
-            _check_status(response)
-            self._read(response, data, most_bytes, heard)
-            is_whole = True
+        except (HTTPException, OSError, ValueError) as error:
+            raise PeerFailed(Fault.BROKEN, str(error) or type(error).__name__) from None
         finally:
-            if is_whole:
-                response.release_conn()
-            else:
-                response.close()
+            if response is None or not response.isclosed():
+                self._connection.close()
 
-    def _read(
-        self, response: urllib3.BaseHTTPResponse, data: bytearray, most_bytes: int, heard: Callable[[], None]
-    ) -> None:
-        end_s = self._clock() + self._limits.silence_s + most_bytes / self._limits.slowest_bytes_per_s
+    def _ask(self, path: str) -> HTTPResponse:
+        if self._connection.sock is None:
+            self._connect()
+        self._connection.request("GET", path, headers=self._headers)
+        return self._connection.getresponse()
+
+    def _connect(self) -> None:
         try:
-            while piece := response.read1(min(_READ_BYTES, most_bytes + 1 - len(data))):
-                data += piece
-                heard()
-                if len(data) > most_bytes:
-                    raise PeerFailed(Fault.BROKEN, f"more than {most_bytes} bytes came")
-                if self._clock() > end_s:
-                    raise PeerFailed(Fault.SLOW, f"{len(data)} of {most_bytes} bytes came in time")
-        except urllib3.exceptions.ReadTimeoutError as error:
-            raise PeerFailed(Fault.SLOW, str(error)) from None
-        except (HTTPError, OSError, ValueError) as error:
-            raise PeerFailed(Fault.BROKEN, str(error)) from None
+            self._connection.connect()
+        except OSError as error:
+            raise PeerFailed(Fault.UNREACHABLE, str(error)) from None
+        self._connection.sock.settimeout(self._limits.silence_s)
+
+    def _read(self, response: HTTPResponse, most_bytes: int, heard: Callable[[], None]) -> memoryview:
+        """Read an answer, which must say how long it is."""
+        size_bytes = response.length
+        if size_bytes is None or size_bytes > most_bytes:
+            raise PeerFailed(Fault.BROKEN, f"it offers {size_bytes or 'an unknown number of'} bytes, not {most_bytes}")
+        if len(self._buffer) < size_bytes:
+            self._buffer = bytearray(size_bytes)
+        view = memoryview(self._buffer)[:size_bytes]
+        end_s = self._clock() + self._limits.silence_s + most_bytes / self._limits.slowest_bytes_per_s
+        n_bulk = max(0, size_bytes - 2 * _WAKE_BYTES)  # whoever waits for more than is to come waits in vain
+        for part, wake_bytes in ((view[:n_bulk], _WAKE_BYTES), (view[n_bulk:], 1)):
+            self._connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wake_bytes)
+            self._fill(part, response, end_s, heard)
+        return view
+
+    def _fill(self, view: memoryview, response: HTTPResponse, end_s: float, heard: Callable[[], None]) -> None:
+        n_done = 0
+        while n_done < len(view):
+            piece = response.read1(min(_PIECE_BYTES, len(view) - n_done))
+            if not piece:
+                raise PeerFailed(Fault.BROKEN, "it broke off")
+            view[n_done : n_done + len(piece)] = piece
+            n_done += len(piece)
+            heard()
+            if self._clock() > end_s:
+                raise PeerFailed(Fault.SLOW, f"{n_done} of {len(view)} bytes came in time")
 
 
-def _check_status(response: urllib3.BaseHTTPResponse) -> None:
-    match response.status:
-        case 200:
-            return
-        case 503:
-            raise PeerFailed(Fault.BUSY, "it serves enough others")
-        case 404:
-            raise PeerFailed(Fault.GONE, "it does not have that")
-        case status:
-            raise PeerFailed(Fault.REFUSED, f"it answered {status}")
+def _refusal(status: int) -> PeerFailed:
+    match status:
+        case HTTPStatus.SERVICE_UNAVAILABLE:
+            return PeerFailed(Fault.BUSY, "it serves enough others")
+        case HTTPStatus.NOT_FOUND:
+            return PeerFailed(Fault.GONE, "it does not have that")
+    return PeerFailed(Fault.REFUSED, f"it answered {status}")

@@ -123,7 +123,7 @@ class Transit:
             self.choice.failed(number, source)
             self._changed.notify_all()
 
-    def put(self, number: int, source: str, data: bytes | bytearray) -> None:
+    def put(self, number: int, source: str, data: bytes | memoryview) -> None:
         """Check and write a chunk, unless all is over: its file may be closed then.
 
         Raises:

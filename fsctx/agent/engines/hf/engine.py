@@ -23,27 +23,35 @@ if TYPE_CHECKING:
 
 
 class HfEngine:
-    """See `Engine`. `device` is what `--device` says, `dtype` what `--dtype` says, None for what suits the device."""
+    """See `Engine`. `device` is what `--device` says, `dtype` what `--dtype` says, None for what suits the device.
 
-    def __init__(self, *, device: str = "auto", dtype: str | None = None, split: Split = UNSPLIT) -> None:
+    `is_apart`: each load is a process of its own, which imports all that it needs and ends with the model.
+    """
+
+    def __init__(
+        self, *, device: str = "auto", dtype: str | None = None, split: Split = UNSPLIT, is_apart: bool = False
+    ) -> None:
         self.name = f"hf {transformers.__version__}"
         self.convert: Callable[[Path, Path], None] | None = convert_gguf
         self._device = device
         self._dtype = dtype
         self._split = split
+        self._is_apart = is_apart
         self._ranks: MultiRank | None = None
 
     def load(self, files: Path) -> Model:
         """See `Engine.load`. `files` is a folder, or a `.gguf` file (slow: see `convert_gguf`)."""
-        if self._split == UNSPLIT:
+        if self._split == UNSPLIT and not self._is_apart:
             return load_on(files, device=self._device, dtype=self._dtype)
         from fsctx.agent.engines.hf.ranks.model import MultiRank  # whose ranks import this module
 
-        check_split(files, self._split)
-        kind = preflight(self._device).kind
+        device = self._device
+        if self._split != UNSPLIT:
+            check_split(files, self._split)
+            device = preflight(device).kind
         last = self._ranks
         most_tokens = last.batch_tokens // 2 if last is not None and last.ran_out else None
-        self._ranks = MultiRank(files, device=kind, dtype=self._dtype, split=self._split, most_tokens=most_tokens)
+        self._ranks = MultiRank(files, device=device, dtype=self._dtype, split=self._split, most_tokens=most_tokens)
         return self._ranks
 
 

@@ -15,7 +15,7 @@ class Job:
     split: Split
     files: Path
     device: str
-    """`cpu`, or `cuda`: each rank takes the GPU of its number."""
+    """`cpu`, or `cuda`: each rank takes the GPU of its number. One alone takes any that `--device` can say."""
     dtype: str | None
     meeting: Path
     """A file, not there yet, by which the ranks find each other."""

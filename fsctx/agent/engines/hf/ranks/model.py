@@ -1,4 +1,4 @@
-"""A model on several devices, as the agent sees it: one. The agent's own process computes nothing."""
+"""A model in processes of its own, as the agent sees it: one. The agent's own process computes nothing."""
 
 import contextlib
 import multiprocessing
@@ -41,7 +41,7 @@ class MultiRank:
         except BaseException:  # also where the agent is told to leave meanwhile
             self.close()
             raise
-        self.device = f"{split.n_ranks} × {found[0].device}"
+        self.device = found[0].device if split.n_ranks == 1 else f"{split.n_ranks} × {found[0].device}"
         self.dtype = found[0].dtype
         self.batch_tokens = min(loaded.batch_tokens for loaded in found)
         if most_tokens is not None:

@@ -64,7 +64,8 @@ class _Rank:
         self._bound: dict[int, Bound] = {}
 
     def load(self) -> Loaded:
-        _meet(self._job)
+        if self._job.split.n_ranks > 1:
+            _meet(self._job)
         device = f"cuda:{self._job.rank}" if self._job.device == "cuda" else self._job.device
         self._model = load_on(self._job.files, device=device, dtype=self._job.dtype, split=self._job.split)
         return Loaded(self._model.device, self._model.dtype, self._model.batch_tokens)
