@@ -108,6 +108,31 @@ def bootstrap_module() -> ModuleType:
     return module
 
 
+def make_conda(folder: Path) -> Path:
+    """Make what looks like a conda environment, with a copy of this interpreter and fsctx's stand-in."""
+    library, python = folder / "lib" / f"python{PYTHON}", folder / "bin" / f"python{PYTHON}"
+    left_out = shutil.ignore_patterns("test*", "idlelib", "*-packages", "__pycache__", "config-*", "ensurepip")
+    shutil.copytree(sysconfig.get_path("stdlib"), library, ignore=left_out)
+    python.parent.mkdir()
+    shutil.copy(BASE, python)
+    (python.parent / "python").symlink_to(python.name)
+    script = python.parent / "tool"
+    script.write_text(f"#!{python}\nimport sys; print(sys.prefix)\n")
+    script.chmod(0o755)
+    site = library / "site-packages"
+    (site / "fsctx").mkdir(parents=True)
+    (site / "fsctx" / "__init__.py").touch()
+    (site / "fsctx" / "__main__.py").write_text(STAND_IN)
+    (site / "fsctx-1.0.dist-info").mkdir()
+    (site / "fsctx-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: fsctx\nVersion: 1.0\n")
+    files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()]
+    (folder / "conda-meta").mkdir()
+    package = {"name": "python", "version": PYTHON, "url": "", "link": {"source": "/gone", "type": 1}, "files": files}
+    (folder / "conda-meta" / "python.json").write_text(json.dumps(package))
+    (folder / "conda-meta" / "history").touch()
+    return python
+
+
 def make_venv(folder: Path, *, packages: Sequence[str] = (), is_real: bool = False) -> Path:
     """Make a virtual environment with fsctx or its stand-in, without a network, and return its interpreter."""
     subprocess.run([BASE, "-m", "venv", "--without-pip", folder], check=True)

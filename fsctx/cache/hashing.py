@@ -13,7 +13,7 @@ READ_BYTES = 4 << 20
 """Files are read in pieces of this size."""
 
 _N_THREADS = 4
-"""More than cores that are needed: some of them wait for the disk."""
+"""More than a small node has cores: some of them wait for the disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

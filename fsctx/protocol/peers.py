@@ -3,6 +3,7 @@
 A peer's record is a hint: whoever it names may be dead, and what it holds is asked of the peer itself.
 """
 
+import ipaddress
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from fsctx.store import Store
 
 _SECRET_BYTES = 43
 """Length of a secret: 256 bits in URL-safe base64."""
+
+_MOST_PORT = 0xFFFF
 
 _LOOKS = 20
 _LOOK_EVERY_S = 0.1
@@ -49,12 +52,14 @@ def list_peers(store: Store) -> list[str]:
 
 
 def read_peer(store: Store, agent: str) -> PeerRecord | None:
-    """Read a peer's record; None where it is missing or cannot be read."""
+    """Read a peer's record; None where it is missing, cannot be read, or names no address."""
     name = names.peer(agent)
     try:
-        return codec.decode(store.read(name), PeerRecord, where=name)
-    except (StoreError, Damaged, InputError):
+        record = codec.decode(store.read(name), PeerRecord, where=name)
+        ipaddress.ip_address(record.address)
+    except (StoreError, Damaged, InputError, ValueError):
         return None
+    return record if 0 < record.port <= _MOST_PORT else None
 
 
 def shared_secret(store: Store, *, sleep: Callable[[float], None]) -> str:

@@ -5,25 +5,51 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-from fabricate import FabricatedRun
+from fabricate import FabricatedRun, fabricate
+from peering import make_context
 
-from fsctx.protocol import names, results, verdicts
+from fsctx.protocol import codec, names, results, verdicts
 from fsctx.protocol.geometry import bucket_of
 
 PROVENANCE = ["generation", "agent", "host", "device", "engine"]
 
 
-def start_agent(run: Path, *options: str, cwd: Path | None = None) -> "subprocess.Popen[str]":
-    """Start an agent in the background."""
-    command = [sys.executable, "-m", "fsctx", "agent", str(run), *options]
-    environ = {**os.environ, "OMP_NUM_THREADS": "1", "FSCTX_CACHE": str(run.parent / "cache")}
+def start_agent(
+    run: Path,
+    *options: str,
+    cwd: Path | None = None,
+    within: Sequence[str] = (),
+    environ: Mapping[str, str] = MappingProxyType({}),
+) -> "subprocess.Popen[str]":
+    """Start an agent in the background, by the command `within` if one is given, which must become it."""
+    command = [*within, sys.executable, "-m", "fsctx", "agent", str(run), *options]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "FSCTX_CACHE": str(run.parent / "cache"), **environ}
     return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ, cwd=cwd)
+
+
+def run_with_files(folder: Path) -> FabricatedRun:
+    """Make a run whose context has files, which the fake engine does not read; its origin is beside it."""
+    made = fabricate(folder / "run", n_rows=400, unit_rows=10)
+    context = make_context(folder / "origin")
+    made.store.replace(names.context(context.digest), codec.encode(context))
+    manifest = made.root / names.MANIFEST
+    known = json.loads(manifest.read_text())
+    for task in known["tasks"]:
+        task["context"] = context.digest
+    manifest.write_text(json.dumps(known | {"ttl_s": 1.0, "hold_s": 1.0}))
+    return made
+
+
+def fetched_by_source(run: FabricatedRun) -> list[dict[str, int]]:
+    """Return what all fetches brought."""
+    return [event["bytes_by_source"] for event in events(run, "fetched")]
 
 
 def finish(*agents: "subprocess.Popen[str]", timeout_s: float = 60) -> list[tuple[int, str]]:
@@ -36,9 +62,9 @@ def finish(*agents: "subprocess.Popen[str]", timeout_s: float = 60) -> list[tupl
 
 
 @contextmanager
-def running(run: Path, *options: str) -> Iterator["subprocess.Popen[str]"]:
+def running(run: Path, *options: str, within: Sequence[str] = ()) -> Iterator["subprocess.Popen[str]"]:
     """Run an agent that does not outlive the block."""
-    agent = start_agent(run, *options)
+    agent = start_agent(run, *options, within=within)
     try:
         yield agent
     finally:

@@ -9,9 +9,8 @@ from typing import Any
 
 import psutil
 import pytest
-from e2e.running import events, finish, n_published, running, start_agent, wait_until
-from fabricate import FabricatedRun, fabricate
-from peering import make_context
+from e2e.running import events, fetched_by_source, finish, n_published, run_with_files, running, start_agent, wait_until
+from fabricate import FabricatedRun
 
 from fsctx.cache.peers.address import own_address
 from fsctx.protocol import agents, codec, names, peers
@@ -25,16 +24,7 @@ pytestmark = pytest.mark.skipif(own_address(None) is None, reason="this machine 
 
 @pytest.fixture
 def run(tmp_path: Path) -> FabricatedRun:
-    """A run whose context has files; the fake engine does not read them."""
-    made = fabricate(tmp_path / "run", n_rows=400, unit_rows=10)
-    context = make_context(tmp_path / "origin")
-    made.store.replace(names.context(context.digest), codec.encode(context))
-    manifest = made.root / names.MANIFEST
-    known = json.loads(manifest.read_text())
-    for task in known["tasks"]:
-        task["context"] = context.digest
-    manifest.write_text(json.dumps(known | {"ttl_s": 1.0, "hold_s": 1.0}))
-    return made
+    return run_with_files(tmp_path)
 
 
 @pytest.fixture
@@ -43,10 +33,6 @@ def first(run: FabricatedRun, tmp_path: Path) -> Iterator[Any]:
     with running(run.root, "--engine", SLOW, "--cache", str(tmp_path / "first")) as agent:
         wait_until(lambda: events(run, "inferred") or n_published(run))
         yield agent
-
-
-def fetched(run: FabricatedRun) -> list[dict[str, int]]:
-    return [event["bytes_by_source"] for event in events(run, "fetched")]
 
 
 def size_of(run: FabricatedRun) -> int:
@@ -60,7 +46,7 @@ def test_a_second_node_has_the_model_from_the_first_and_the_ledger_says_so(
     [(code, said)] = finish(start_agent(run.root, "--engine", "fake", "--cache", str(tmp_path / "second")))
     assert code == 0, said
     size = size_of(run)
-    assert sorted(map(str, fetched(run))) == [str({"origin": size}), str({"peer": size})]
+    assert sorted(map(str, fetched_by_source(run))) == [str({"origin": size}), str({"peer": size})]
     ledgers = [agents.read_session(run.store, agent).ledger for agent in agents.list_agents(run.store)]  # type: ignore[union-attr]
     assert sorted((one.bytes_peer, one.bytes_origin) for one in ledgers) == [(0, size), (size, 0)]
 
@@ -84,7 +70,7 @@ def test_a_node_that_was_killed_is_only_a_peer_that_does_not_answer(
     assert len(peers.list_peers(run.store)) == 1
     [(code, said)] = finish(start_agent(run.root, "--engine", "fake", "--cache", str(tmp_path / "second")))
     assert code == 0, said
-    assert fetched(run)[-1] == {"origin": size_of(run)}
+    assert fetched_by_source(run)[-1] == {"origin": size_of(run)}
 
 
 def test_without_peers_no_port_is_open_and_the_origin_is_read(run: FabricatedRun, first: Any, tmp_path: Path) -> None:
@@ -92,14 +78,14 @@ def test_without_peers_no_port_is_open_and_the_origin_is_read(run: FabricatedRun
     with running(run.root, *options) as second:
         wait_until(lambda: len(events(run, "fetched")) == 2)
         assert not [c for c in psutil.Process(second.pid).net_connections() if c.status == psutil.CONN_LISTEN]
-    assert {"peer": size_of(run)} not in fetched(run)
+    assert {"peer": size_of(run)} not in fetched_by_source(run)
     assert len(peers.list_peers(run.store)) == 1
 
 
 def test_agents_that_share_a_cache_fetch_once(run: FabricatedRun, first: Any, tmp_path: Path) -> None:
     [(code, said)] = finish(start_agent(run.root, "--engine", "fake", "--cache", str(tmp_path / "first")))
     assert code == 0, said
-    assert {} in fetched(run)
+    assert {} in fetched_by_source(run)
 
 
 def test_an_address_of_another_node_is_a_mistake_that_is_told(run: FabricatedRun) -> None:

@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from environments import BASE, PYTHON, bootstrap, describe_package, make_archive, make_venv, site_of, told, write_script
+from environments import (
+    BASE,
+    PYTHON,
+    bootstrap,
+    describe_package,
+    make_archive,
+    make_conda,
+    make_venv,
+    site_of,
+    told,
+    write_script,
+)
 from fabricate import fabricate
 
 from fsctx.cli import cli
@@ -70,6 +81,21 @@ def test_an_environment_works_where_it_was_not_made_and_its_own_place_is_gone(ow
     assert seen["path"].startswith(f"{folder}/bin:")
     script = subprocess.run([folder / "bin" / "fsctx"], capture_output=True, text=True, check=True)
     assert script.stdout.strip() == str(folder)
+
+
+@pytest.mark.slow
+def test_a_conda_environment_brings_its_own_interpreter(tmp_path: Path) -> None:
+    make_conda(tmp_path / "conda")
+    report = packed(tmp_path / "conda", tmp_path / "env.tar.gz")
+    assert report["environment"]["packed"] == "conda"
+    run = fabricate(tmp_path / "run")
+    digest = json.loads(call("add", run.root, tmp_path / "env.tar.gz", "--json").output)["environment"]
+    shutil.rmtree(tmp_path / "conda")
+    seen = told(bootstrap(run.root, digest, "--cache", str(tmp_path / "cache")))
+    folder = tmp_path / "cache" / "environments" / digest
+    assert seen["prefix"] == str(folder)
+    assert seen["base"] == str(folder / "bin" / f"python{PYTHON}")
+    assert str(tmp_path / "conda") not in (folder / "bin" / "tool").read_text()
 
 
 def test_the_record_says_what_a_node_needs_and_the_interpreter_stays_behind(own: Path, tmp_path: Path) -> None:

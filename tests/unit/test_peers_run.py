@@ -75,6 +75,14 @@ def test_a_record_that_cannot_be_read_is_no_peer(store: PosixStore, content: byt
     assert peers.read_peer(store, "b") is None
 
 
+@pytest.mark.parametrize(
+    ("address", "port"), [("", 9), ("a\nb", 9), ("10.0.0.1/8", 9), ("10.0.0.1", 0), ("::1", 70_000)]
+)
+def test_a_record_without_an_address_is_no_peer(store: PosixStore, address: str, port: int) -> None:
+    peers.announce(store, PeerRecord(agent="b", host="h", address=address, port=port, cache="c"))
+    assert peers.read_peer(store, "b") is None
+
+
 def address_of_this_machine() -> tuple[str, str]:
     for interface, entries in psutil.net_if_addrs().items():
         for entry in entries:

@@ -100,7 +100,7 @@ def _packer(interpreter: Interpreter) -> Any:
         if interpreter.is_conda:
             from conda_pack import CondaEnv
 
-            return CondaEnv.from_prefix(interpreter.prefix)
+            return CondaEnv.from_prefix(interpreter.prefix, on_missing_cache="ignore")  # paths are mended all the same
         from venv_pack import Env
 
         return Env(interpreter.prefix)
