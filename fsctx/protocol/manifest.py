@@ -9,6 +9,7 @@ from typing import Literal
 from fsctx.errors import Damaged, InputError, Missing, StoreError
 from fsctx.protocol import codec, names
 from fsctx.protocol.geometry import Geometry
+from fsctx.protocol.sweep import Sweep
 from fsctx.store import PublishForm, Store
 
 Method = Literal["score", "generate"]
@@ -68,6 +69,8 @@ class Manifest:
     """Whether agents merge the files of finished buckets; plan says so for runs of many buckets."""
     publish: PublishForm = "symlink"
     """How agents publish here; readers know every form."""
+    sweep: Sweep | None = None
+    """Set where tasks are dropped on the way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from fsctx.coordinator.collect import proof
 from fsctx.coordinator.retry import retry
 from fsctx.coordinator.status import read_status
 from fsctx.errors import Damaged, StoreError
-from fsctx.protocol import names, orders
+from fsctx.protocol import names, orders, published
 from fsctx.protocol.geometry import bucket_of
 from fsctx.store import PosixStore
 from simulation.laws import LawBroken, Laws
@@ -49,7 +49,7 @@ class Reader:
 
 def is_right(simulation: Simulation, store: PosixStore, unit: int) -> bool:
     """Whether `collect` reads a unit's verdicts, and the right ones."""
-    table = proof.read_unit(store, simulation.manifest, unit, labels=simulation.labels)
+    table = published.read_unit(store, simulation.manifest, unit, labels=simulation.labels)
     return table is not None and rows_of_table(table) == expected_rows(simulation, unit)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from fsctx.coordinator.plan import sweeping
 from fsctx.coordinator.plan.columns import Asked, Layout, choose_columns
 from fsctx.coordinator.plan.contexts import Model, find_models
 from fsctx.coordinator.plan.inputs import Format, Source, find_sources
@@ -17,6 +18,7 @@ from fsctx.coordinator.plan.read_json import open_json
 from fsctx.coordinator.plan.read_parquet import open_parquet
 from fsctx.coordinator.plan.reading import Dialect, Fingerprint, Reader
 from fsctx.coordinator.plan.request import PlanRequest, Progress
+from fsctx.coordinator.plan.sizing import SPREAD
 from fsctx.errors import InputError
 from fsctx.templates.checks import check_renders, used_columns
 from fsctx.templates.gold import match_gold
@@ -52,6 +54,8 @@ class Draft:
     models: tuple[Model, ...]
     digest: str
     notes: tuple[str, ...]
+    spread: int = SPREAD
+    """So many slices at least, where there are rows enough."""
 
     @property
     def n_tasks(self) -> int:
@@ -73,6 +77,8 @@ def draft(request: PlanRequest, *, fetch: Callable[[str], Path], progress: Progr
     layout = _layout(inputs, request, [t.template for t in templates])
     for planned in templates:
         check_renders(planned.template, tuple(layout.extras), source=planned.text)
+    if request.sweep is not None:
+        _check_sweep(inputs, layout, n_tasks=len(templates) * len(set(request.models)))
     models = find_models(request.models, fetch=fetch, progress=progress)
     if request.method == "score":
         check_label_tokens(models, [t.template for t in templates])
@@ -83,6 +89,7 @@ def draft(request: PlanRequest, *, fetch: Callable[[str], Path], progress: Progr
         models=models,
         digest=_digest(request, inputs, templates, models),
         notes=tuple(note for item in inputs for note in item.reader.notes),
+        spread=sweeping.SPREAD if request.sweep else SPREAD,
     )
 
 
@@ -96,6 +103,19 @@ def check_options(request: PlanRequest) -> None:
         raise InputError(f"--unit-rows {request.unit_rows}: a unit needs at least one row")
     if request.ttl_s is not None and not request.ttl_s > 0:
         raise InputError(f"--ttl {request.ttl_s}: pass a number of seconds above 0")
+    if request.budget is not None and request.sweep is None:
+        raise InputError(f"--budget {request.budget} bounds a sweep: pass --sweep halving too")
+
+
+def _check_sweep(inputs: Sequence[Input], layout: Layout, *, n_tasks: int) -> None:
+    """Refuse a sweep that could decide nothing."""
+    if layout.label is None:
+        raise InputError(
+            f"--sweep halving needs gold labels to tell tasks apart, and {inputs[0].reader.source} has no column of "
+            "them: name it with --label-column, or leave --sweep out"
+        )
+    if n_tasks < 2:
+        raise InputError("--sweep halving needs several tasks to choose from: repeat --template or --model")
 
 
 def _templates(request: PlanRequest) -> tuple[PlannedTemplate, ...]:
@@ -191,5 +211,6 @@ def _digest(
         "ttl_s": request.ttl_s,
         "dialect": [request.has_header, request.is_quoted],
         "is_lean": request.is_lean,
+        "sweep": [request.sweep, request.budget],
     }
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
