@@ -24,7 +24,7 @@ class Reader:
     done: set[int] = field(default_factory=set)
 
     def read(self, store: PosixStore) -> None:
-        while len(self.done) < self.simulation.manifest.geometry.n_units:
+        while not self.laws.units <= self.done:
             self.simulation.clockwork.pause(self.simulation.chance.uniform(1.0, 200.0))
             try:
                 read_status(store)
