@@ -21,8 +21,7 @@ SOURCES = sorted((ROOT / "fsctx").rglob("*.py"))
 MAX_FUNCTION_LINES = 50
 MAX_FILE_LINES = 300
 
-FOLDERS = (*names.BUCKETED, names.UNITS, names.AGENTS, names.CONTROL, names.SUBMISSIONS, names.CONTEXTS, names.HOSTS)
-FOLDERS += (names.SWEEP,)
+FOLDERS = (
     *names.BUCKETED,
     names.UNITS,
     names.AGENTS,
