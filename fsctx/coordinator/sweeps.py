@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from fsctx.protocol.manifest import Manifest
 from fsctx.protocol.sweep import Decision, Judged, extent_of
 
+MAX_LISTED = 20
+"""So many dropped tasks are listed for people."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedTask:
@@ -78,8 +81,10 @@ def sweep_lines(view: SweepView) -> Iterator[str]:
         f"sweep  rung {view.rung} of {len(view.rungs)} ({view.rungs[view.rung - 1]:,} claims), "
         f"{len(view.survivors):,} of {len(view.names):,} tasks go on"
     )
-    for task in view.dropped:
+    for task in view.dropped[:MAX_LISTED]:
         yield f"       dropped after {task.claims:,} claims: {view.names[task.position]} ({why(view, task)})"
+    if len(view.dropped) > MAX_LISTED:
+        yield f"       {len(view.dropped) - MAX_LISTED:,} more were dropped: see --json"
 
 
 def why(view: SweepView, task: DroppedTask) -> str:
