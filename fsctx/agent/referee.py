@@ -35,6 +35,8 @@ class Referee:
     made: tuple[Decision, ...] = ()
     is_stuck: bool = False
     """Whether the rung waits for tasks that this agent cannot do, and that nobody works on."""
+    _draft: Decision | None = None
+    """What this agent decided on the rung: where its publication raised an error, it may be published all the same."""
     _from_s: float | None = None
     """When this agent decides, whoever's turn it is."""
 
@@ -64,18 +66,20 @@ class Referee:
         return True
 
     def _decide(self, now_s: float) -> bool:
-        given_up = self._look(now_s)
-        tasks = None if given_up is None else self._judge(given_up)
-        if tasks is None:
-            return False
-        decision = Decision(rung=len(self.made), tasks=tasks, agent=self.agent, time=self.utc())
-        winner = decisions.publish(self.run.store, decision)
-        self.events.add("decided", rung=decision.rung, dropped=len(winner.dropped), is_mine=winner == decision)
+        if self._draft is None:
+            given_up = self._look(now_s)
+            tasks = None if given_up is None else self._judge(given_up)
+            if tasks is None:
+                return False
+            self._draft = Decision(rung=len(self.made), tasks=tasks, agent=self.agent, time=self.utc())
+        winner = decisions.publish(self.run.store, self._draft)
+        is_mine = winner == self._draft
+        self.events.add("decided", rung=winner.rung, dropped=len(winner.dropped), is_mine=is_mine)
         self._take_in((*self.made, winner))
         return True
 
     def _take_in(self, known: Sequence[Decision]) -> None:
-        self.made, self._from_s = tuple(known), None
+        self.made, self._draft, self._from_s = tuple(known), None, None
         self.search.open(self._extent)
 
     def _look(self, now_s: float) -> frozenset[int] | None:
