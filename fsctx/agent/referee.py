@@ -80,7 +80,7 @@ class Referee:
 
     def _take_in(self, known: Sequence[Decision]) -> None:
         self.made, self._draft, self._from_s = tuple(known), None, None
-        self.search.open(self._extent)
+        self.search.widen(self._extent)
 
     def _look(self, now_s: float) -> frozenset[int] | None:
         """Look at all open units: return those given up where the others are done, else None, and tell the search."""

@@ -65,7 +65,7 @@ class Search:
             self._on_node = frozenset(contexts)
             self._prefer_anew()
 
-    def open(self, extent: Extent) -> None:
+    def widen(self, extent: Extent) -> None:
         """Take in that a sweep opened more units, and dropped others."""
         self._extent = extent
         self._waiting = frozenset(extent.waiting)
