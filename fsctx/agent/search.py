@@ -97,7 +97,7 @@ class Search:
     @property
     def is_finished(self) -> bool:
         """Whether nothing is left that this agent could ever do."""
-        return self._waiting <= self._refused and not self.unfinished
+        return self._waiting <= self._refused and not any(self._is_wanted(bucket) for bucket in self._unfinished)
 
     @property
     def leased(self) -> list[LeaseId]:

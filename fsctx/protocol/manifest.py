@@ -17,6 +17,9 @@ Method = Literal["score", "generate"]
 ROW_ID, ROW_CLAIM, ROW_LABEL = "id", "claim", "label"
 """Columns of a shard; `label` is the gold label as given. Rows are in input order."""
 
+SWEEP_SCHEMA = 2
+"""Of the manifest of a sweep that stops early: who knows schema 1 alone would take its slices for others."""
+
 EXTRA = "input_"
 """Prefix of a shard's other columns, which are the input's."""
 

@@ -57,6 +57,7 @@ def test_a_plan_tells_its_rungs_and_keeps_them_in_the_manifest(tmp_path: Path) -
     assert manifest.sweep is not None
     assert manifest.sweep.ends == (13, 25)
     assert (run / names.SWEEP).is_dir()
+    assert json.loads((run / names.MANIFEST).read_text())["schema"] == 2, "versions without sweeps keep away"
     again = [tmp_path / "claims.csv", "--run", run, "--model", "fake", "--template", "fever", "--template", "fever-raw"]
     assert "  sweep     on 208, 400 claims" in call("plan", *again, "--sweep", "halving")
     with pytest.raises(InputError, match="--sweep and --budget differ"):
@@ -67,6 +68,7 @@ def test_a_plan_without_a_sweep_is_as_it_was(tmp_path: Path) -> None:
     run = plan_files(tmp_path, sweep=None)
     assert manifest_of(run).sweep is None
     assert manifest_of(run).geometry.stride == 1
+    assert json.loads((run / names.MANIFEST).read_text())["schema"] == 1
     assert not (run / names.SWEEP).exists()
 
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -200,7 +201,7 @@ def _digest(
     request: PlanRequest, inputs: Sequence[Input], templates: Sequence[PlannedTemplate], models: Sequence[Model]
 ) -> str:
     """Return a digest of everything that was asked for; names of input files and of model folders do not count."""
-    asked = {
+    asked: dict[str, Any] = {
         "inputs": [[i.fingerprint.sha256, i.reader.source.format, i.reader.source.compression] for i in inputs],
         "templates": [[t.template.name, t.text] for t in templates],
         "models": [[m.name, m.context.digest] for m in models],
@@ -211,6 +212,7 @@ def _digest(
         "ttl_s": request.ttl_s,
         "dialect": [request.has_header, request.is_quoted],
         "is_lean": request.is_lean,
-        "sweep": [request.sweep, request.budget],
     }
+    if request.sweep is not None:
+        asked["sweep"] = [request.sweep, request.budget]
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()

@@ -19,7 +19,7 @@ from fsctx.coordinator.plan.writing import write_claims
 from fsctx.errors import InputError
 from fsctx.protocol import codec, names
 from fsctx.protocol.geometry import MAX_UNCOMPACTED_BUCKETS, Geometry
-from fsctx.protocol.manifest import InputFile, Manifest, Task, read_manifest
+from fsctx.protocol.manifest import SWEEP_SCHEMA, InputFile, Manifest, Task, read_manifest
 from fsctx.store import PosixStore, Store
 from fsctx.store.mounts import mounts
 from fsctx.templates.gold import match_gold
@@ -65,7 +65,7 @@ def _write_run(
         _check_matches(matches, seen)
         workspace.store.make_folder(names.SWEEP)
     manifest = replace(_manifest(request, wanted, geometry, matches, advice), sweep=sweep)
-    workspace.finish(codec.encode_pretty(manifest))
+    workspace.finish(codec.encode_pretty(manifest, schema=SWEEP_SCHEMA if manifest.sweep else 1))
     notes = (*ttl_notes(manifest.ttl_s, advised_s=advice.ttl_s, kind=advice.kind), *advice.notes)
     return report_new(workspace.store, manifest, wanted, written, matches, notes)
 
