@@ -5,7 +5,7 @@ the full one finds, with at most half of its inferences. Templates are the built
 of them; the model is SmolLM2-135M, a GGUF file that agents convert on the node once, before anything is timed.
 The last line is one JSON document.
 
-    python bench/sweep.py [CLAIMS.jsonl] [--model PATH|fake] [--claims 400] [--budget SHARE] [--agents 2]
+    python bench/sweep.py [CLAIMS.jsonl] [--model PATH|fake] [--claims 800] [--budget SHARE] [--agents 2]
 """
 
 import argparse
@@ -31,6 +31,7 @@ QUESTIONS = {
 }
 """Name → what the model is asked."""
 
+UNITS = ("--unit-rows", "10")
 LABELS = ("SUPPORTED", "REFUTED", "NOT ENOUGH INFO")
 GOALS = {"same_template": True, "inferences_share": 0.5}
 
@@ -68,7 +69,7 @@ class Bench:
         """Plan a sweep, let agents do it, and collect it."""
         run = self.scratch / name
         templates = [word for template in self.templates for word in ("--template", template)]
-        self._fsctx("plan", str(self.claims), "--run", str(run), "--model", self.model, *templates, *options)
+        self._fsctx("plan", str(self.claims), "--run", str(run), "--model", self.model, *templates, *UNITS, *options)
         began_s = time.monotonic()
         own = ("--engine", self.engine, "--cache", str(self.scratch / "cache"))
         agents = [self._start("agent", str(run), *own) for _ in range(self.n_agents)]
@@ -136,7 +137,7 @@ def main() -> int:
     parser.add_argument("path", nargs="?", type=Path, help="JSON Lines with `claim` and `label`; else the demo's")
     parser.add_argument("--model", default=".model/SmolLM2-135M-Instruct.Q4_1.gguf")
     parser.add_argument("--engine", default="auto", help="what agents are told, say fake:accuracy:fever=0.9")
-    parser.add_argument("--claims", type=int, default=400)
+    parser.add_argument("--claims", type=int, default=800, help="with fewer, the first sample is no small part")
     parser.add_argument("--budget", type=float, default=0.5, help="share of the full sweep; 0: none")
     parser.add_argument("--agents", type=int, default=2)
     options = parser.parse_args()

@@ -79,7 +79,7 @@ class Referee:
         return True
 
     def _take_in(self, known: Sequence[Decision]) -> None:
-        self.made, self._draft, self._from_s = tuple(known), None, None
+        self.made, self._draft, self._from_s, self.is_stuck = tuple(known), None, None, False
         self.search.widen(self._extent)
 
     def _look(self, now_s: float) -> frozenset[int] | None:
