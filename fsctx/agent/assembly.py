@@ -18,6 +18,7 @@ from fsctx.agent.options import AgentOptions
 from fsctx.agent.owners import Owners
 from fsctx.agent.pace import MAX_UNITS, Pace
 from fsctx.agent.patrol import Patrol, Rounds
+from fsctx.agent.referee import Referee
 from fsctx.agent.residency import ContextMode, Residency
 from fsctx.agent.runfiles import RunFiles
 from fsctx.agent.saver import Saver
@@ -30,6 +31,7 @@ from fsctx.agent.watch import Patience
 from fsctx.agent.world import World
 from fsctx.protocol import leases
 from fsctx.protocol.manifest import Context
+from fsctx.protocol.sweep import extent_of
 from fsctx.protocol.verdicts import Origin
 
 BEATS_PER_TTL = 6
@@ -146,10 +148,11 @@ def _chance(agent: str) -> Random:
 
 
 def _ahead(parts: Parts, residency: Residency, saver: Saver, limits: Limits) -> Ahead:
+    slices = Slices(parts.run.store)
     return Ahead(
         geometry=parts.run.manifest.geometry,
-        scout=_scout(parts, limits),
-        slices=Slices(parts.run.store),
+        scout=_scout(parts, limits, slices),
+        slices=slices,
         saver=saver,
         residency=residency,
         heartbeat=parts.heartbeat,
@@ -160,7 +163,7 @@ def _ahead(parts: Parts, residency: Residency, saver: Saver, limits: Limits) -> 
     )
 
 
-def _scout(parts: Parts, limits: Limits) -> Scout:
+def _scout(parts: Parts, limits: Limits, slices: Slices) -> Scout:
     manifest, agent = parts.run.manifest, parts.heartbeat.agent
     chance = _chance(agent)
     patience = Patience(
@@ -178,7 +181,7 @@ def _scout(parts: Parts, limits: Limits) -> Scout:
         unit_s=lambda: limits.pace.unit_s,
         given_back=lambda: parts.heartbeat.session.released,
     )
-    search = Search(manifest.geometry, manifest.tasks, chance)
+    search = Search(manifest.geometry, manifest.tasks, chance, extent=extent_of(manifest.geometry, manifest.sweep))
     tail = Tail(
         store=parts.run.store,
         geometry=manifest.geometry,
@@ -187,6 +190,7 @@ def _scout(parts: Parts, limits: Limits) -> Scout:
         me=agent,
         chance=chance,
         ttl_s=manifest.ttl_s,
+        referee=_referee(parts, limits, search, slices) if manifest.sweep else None,
     )
     return Scout(
         store=parts.run.store,
@@ -199,6 +203,20 @@ def _scout(parts: Parts, limits: Limits) -> Scout:
         reason_to_leave=limits.reason,
         give_back=parts.heartbeat.release,
         idle_exit_s=parts.options.idle_exit_s,
+    )
+
+
+def _referee(parts: Parts, limits: Limits, search: Search, slices: Slices) -> Referee:
+    heartbeat = parts.heartbeat
+    return Referee(
+        run=parts.run,
+        search=search,
+        slices=slices,
+        agent=heartbeat.agent,
+        events=heartbeat.events,
+        chance=_chance(heartbeat.agent),
+        utc=heartbeat.events.utc,
+        reason_to_leave=limits.reason,
     )
 
 

@@ -20,7 +20,7 @@ class EventLog:
         self._store = store
         self._name = names.events(agent)
         self._clock = clock
-        self._utc = utc
+        self.utc = utc
         self._start_s = clock()
         self._lock = threading.Lock()
         self._lines: list[bytes] = []
@@ -28,7 +28,7 @@ class EventLog:
     def add(self, kind: str, **fields: Any) -> None:
         """Note an event. Never a prompt, never a secret."""
         at_s = round(self._clock() - self._start_s, 4)
-        line = msgspec.json.encode({"at_s": at_s, "time": self._utc(), "event": kind, **fields})
+        line = msgspec.json.encode({"at_s": at_s, "time": self.utc(), "event": kind, **fields})
         with self._lock:
             self._lines.append(line)
 

@@ -71,6 +71,8 @@ class Scout:
     def first_task(self, now_s: float) -> int | None:
         """Look until a free unit is seen and return its task; None if there is none. Takes nothing."""
         self.search.saw_compacted(buckets.compacted(self.store))
+        if self.tail.referee is not None:
+            self.tail.referee.learn()
         while True:
             free, bucket = self.search.next_step(now_s)
             if free:
@@ -104,7 +106,7 @@ class Scout:
             orphans=self._one_task(self.search.best_first(orphans)),
             doubted=() if is_tail else self.patrol.doubted(now_s),
             watched=self.tail.due(now_s) if is_tail else (),
-            is_finished=self.search.is_finished,
+            is_finished=self.search.is_finished or self.tail.is_stuck,
             is_idle_too_long=self._is_idle_too_long(now_s),
             wanted=wanted,
             wait_s=self.tail.wait_s(now_s) if is_tail else 0.0,

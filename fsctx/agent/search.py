@@ -7,6 +7,7 @@ from fsctx.protocol.buckets import BucketView
 from fsctx.protocol.geometry import Geometry, bucket_of
 from fsctx.protocol.manifest import Task
 from fsctx.protocol.names import LeaseId
+from fsctx.protocol.sweep import Extent, extent_of
 
 VIEW_S = 60.0
 """A view older than this is looked at again before its free units are taken."""
@@ -22,8 +23,12 @@ class Search:
     agents seldom try for the same lease.
     """
 
-    def __init__(self, geometry: Geometry, tasks: Sequence[Task], chance: Random) -> None:
+    def __init__(
+        self, geometry: Geometry, tasks: Sequence[Task], chance: Random, *, extent: Extent | None = None
+    ) -> None:
         self._geometry = geometry
+        self._extent = extent or extent_of(geometry, None)
+        self._waiting = frozenset(self._extent.waiting)
         self._tasks = tasks
         self._chance = chance
         self._resident: int | None = None
@@ -32,6 +37,8 @@ class Search:
         order = list(range(geometry.n_buckets))
         chance.shuffle(order)
         self._unfinished = dict.fromkeys(order)
+        self._resting: set[int] = set()
+        """Unfinished buckets in which nothing is to do until more units are opened."""
         self._free: dict[int, list[int]] = {}
         self._seen_s: dict[int, float] = {}
         self._leased: dict[int, dict[LeaseId, float]] = {}
@@ -42,8 +49,8 @@ class Search:
         """Put buckets down for a look, those of preferred tasks first."""
         self._unlooked = tuple({} for _ in range(_LEVELS))
         for bucket in buckets:
-            levels = [level for task in self._tasks_of(bucket) if (level := self._level(task)) is not None]
-            if levels:
+            levels = [level for task in self._open_tasks_of(bucket) if (level := self._level(task)) is not None]
+            if levels and bucket not in self._resting:
                 self._unlooked[min(levels)][bucket] = None
 
     def settle(self, task: int) -> None:
@@ -58,12 +65,24 @@ class Search:
             self._on_node = frozenset(contexts)
             self._prefer_anew()
 
+    def widen(self, extent: Extent) -> None:
+        """Take in that a sweep opened more units, and dropped others."""
+        self._extent = extent
+        self._waiting = frozenset(extent.waiting)
+        self._resting.clear()
+        self.begin_round(self._unfinished)
+
     def refuse(self, tasks: Collection[int]) -> None:
         """Note tasks that this agent cannot do; all that is open is looked at again."""
         self._refused.update(tasks)
         self._free.clear()
         self._leased.clear()
         self.begin_round(self._unfinished)
+
+    @property
+    def refuses_some(self) -> bool:
+        """Whether there is a task that this agent cannot do."""
+        return bool(self._refused)
 
     @property
     def refuses_all(self) -> bool:
@@ -78,7 +97,7 @@ class Search:
     @property
     def is_finished(self) -> bool:
         """Whether nothing is left that this agent could ever do."""
-        return not any(self._is_wanted(bucket) for bucket in self._unfinished)
+        return self._waiting <= self._refused and not any(self._is_wanted(bucket) for bucket in self._unfinished)
 
     @property
     def leased(self) -> dict[LeaseId, float]:
@@ -124,14 +143,19 @@ class Search:
         """Take in a look at a bucket."""
         for queue in self._unlooked:
             queue.pop(view.bucket, None)
-        free = [unit for unit in view.free if self._level_of(unit) is not None]
-        leased = [LeaseId(unit, g) for unit, g in view.leased.items() if self._level_of(unit) is not None]
+        free = [unit for unit in view.free if self._is_open(unit)]
+        leased = [LeaseId(unit, g) for unit, g in view.leased.items() if self._is_open(unit)]
         cut = self._chance.randrange(len(free)) if free else 0
         self._free[view.bucket] = free[cut:] + free[:cut]
         known = self._leased.get(view.bucket, {})
         self._leased[view.bucket] = {lease_id: known.get(lease_id, now_s) for lease_id in leased}
         self._seen_s[view.bucket] = now_s
-        if not free and not leased:
+        if free or leased:
+            self._unfinished[view.bucket] = None  # also one that was finished, and has a unit put back
+            self._resting.discard(view.bucket)
+        elif self._extent.may_grow_in(self._geometry.units_of(view.bucket)):
+            self._resting.add(view.bucket)
+        else:
             self._forget(view.bucket)
 
     def saw_compacted(self, buckets: Iterable[int]) -> None:
@@ -183,9 +207,11 @@ class Search:
             return 1
         return 2 if context in self._on_node else 3
 
-    def _tasks_of(self, bucket: int) -> range:
-        units = self._geometry.units_of(bucket)
-        return range(self._geometry.task_of(units[0]), self._geometry.task_of(units[-1]) + 1)
+    def _is_open(self, unit: int) -> bool:
+        return self._level_of(unit) is not None and self._extent.is_open(unit)
+
+    def _open_tasks_of(self, bucket: int) -> list[int]:
+        return self._extent.tasks_open_in(self._geometry.units_of(bucket))
 
     def _is_wanted(self, bucket: int) -> bool:
-        return any(task not in self._refused for task in self._tasks_of(bucket))
+        return bucket not in self._resting and any(task not in self._refused for task in self._open_tasks_of(bucket))

@@ -11,7 +11,7 @@ from fsctx.agent.engines.base import Row
 from fsctx.errors import Damaged
 from fsctx.protocol import names
 from fsctx.protocol.geometry import Place
-from fsctx.protocol.manifest import EXTRA, ROW_CLAIM
+from fsctx.protocol.manifest import EXTRA, ROW_CLAIM, ROW_LABEL
 from fsctx.store import Store
 
 _KEPT_FOOTERS = 8
@@ -43,17 +43,25 @@ class Slices:
             Damaged: the shard is not what plan wrote.
             StoreError: it cannot be read now.
         """
+        table = self._read(place, [ROW_CLAIM, *(EXTRA + column for column in columns)])
+        return _rows(table, place.first_row, columns)
+
+    def labels(self, place: Place) -> list[str | None]:
+        """Return the gold labels of a slice's rows, as given; raises as `read` does."""
+        found: list[str | None] = self._read(place, [ROW_LABEL]).column(ROW_LABEL).to_pylist()
+        return found
+
+    def _read(self, place: Place, wanted: Sequence[str]) -> pa.Table:
         name = names.shard(place.shard)
-        wanted = [ROW_CLAIM, *(EXTRA + column for column in columns)]
         try:
-            table = self._opened(place.shard).read_row_group(place.row_group, columns=wanted, use_threads=False)
+            table = self._opened(place.shard).read_row_group(place.row_group, columns=list(wanted), use_threads=False)
         except (pa.ArrowException, OSError, IndexError) as error:
             raise Damaged(f"{self._store.root}/{name} is damaged ({_line(error)}): restore it from a copy") from None
         if table.num_rows != place.n_rows:
             raise Damaged(
                 f"{self._store.root}/{name}: row group {place.row_group} has {table.num_rows} rows, not {place.n_rows}"
             )
-        return _rows(table, place.first_row, columns)
+        return table
 
     def _opened(self, number: int) -> pq.ParquetFile:
         if self._shard is None or number != self._number:

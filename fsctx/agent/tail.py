@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from fsctx.agent.owners import Owners
+from fsctx.agent.referee import Referee
 from fsctx.agent.rota import Rota, before_me, draw_up
 from fsctx.agent.search import Search
 from fsctx.protocol import agents, buckets
@@ -57,6 +58,8 @@ class Tail:
     me: str
     chance: Random
     ttl_s: float
+    referee: Referee | None = None
+    """Of a run whose sweep stops early."""
     _rota: Rota = field(default_factory=Rota)
     _met_s: float = float("-inf")
     _roll: dict[str, int | None] = field(default_factory=dict)
@@ -92,7 +95,7 @@ class Tail:
         self._watched = self._choose_leases()
         if self._pause_s is not None:  # the pause begins when all is listed, however long that takes
             self._list_s, self._pause_s = now_s + self._pause_s, None
-        return [*lost, *self._listing()] if now_s >= self._list_s else lost
+        return [*lost, *self._listing(now_s)] if now_s >= self._list_s else lost
 
     def due(self, now_s: float) -> tuple[LeaseId, ...]:
         """Return the leases whose owners are to be looked at now."""
@@ -145,11 +148,21 @@ class Tail:
             self._guest_of = frozenset(self.chance.sample(leased, min(n_guests, len(leased))))
         return self._guest_of
 
-    def _listing(self) -> list[int]:
+    @property
+    def is_stuck(self) -> bool:
+        """See `Referee.is_stuck`."""
+        return self.referee is not None and self.referee.is_stuck
+
+    def _listing(self, now_s: float) -> list[int]:
         """Choose the buckets to list now, and how long to list nothing then."""
         n_calls = 0
-        if self.geometry.n_buckets > MAX_UNCOMPACTED_BUCKETS:
+        if self.referee is not None and self.referee.is_waiting:
             n_calls = 1
+            if self.referee.turn(self._rota, now_s):
+                self.begin_again()
+                return self.search.unfinished
+        if self.geometry.n_buckets > MAX_UNCOMPACTED_BUCKETS:
+            n_calls += 1
             self.search.saw_compacted(buckets.compacted(self.store))
         chosen = self._choose_buckets()
         n_calls += 3 * len(chosen)

@@ -2,24 +2,18 @@
 
 import contextlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from fsctx.agent import host
 from fsctx.agent.batching import batches
-from fsctx.agent.device import find_device
-from fsctx.agent.engines.base import Bound, BoundTask, Encoded, Row
-from fsctx.agent.engines.choose import engines
+from fsctx.agent.bystander import stand_by
+from fsctx.agent.engines.base import Bound, Encoded, Row
 from fsctx.agent.options import AgentOptions
 from fsctx.agent.runfiles import RunFiles, read_run
 from fsctx.agent.slices import Slices
-from fsctx.agent.sources import source_of_files
-from fsctx.cache import NodeCache
-from fsctx.cache.engines import keep_on_node
 from fsctx.errors import InputError
 from fsctx.protocol.measured import Measured
 from fsctx.protocol.shapes import ModelShape, shape_of
@@ -52,18 +46,14 @@ def tune(folder: Path, options: AgentOptions, *, say: Callable[[str], None]) -> 
         raise InputError(
             f"{folder} was planned with the fake model, which tells nothing of a device: plan with a model"
         )
-    place = host.look_around(os.environ)
-    os.environ.update(host.thread_settings(os.environ, place.cores))
-    keep_on_node(os.environ, options.cache)
-    device = find_device(options.device, assigned=place.gpus, driver=place.driver, environ=os.environ)
-    make = engines(options, device=device.spec)
-    engine = make(context)
-    cache = NodeCache(options.cache, quota_bytes=options.cache_quota_bytes)
-    files = source_of_files(options, cache, say=say)(context, engine).path
-    model = engine.load(files)
+    residency = stand_by(run, options, say=say)
     try:
+        bound, changed = residency.ensure(0, lambda _: None)
+        model = residency.model
+        assert model is not None
+        assert changed.fetched is not None
+        files = changed.fetched.path
         shape = shape_of(json.loads((files / _CONFIG).read_text(encoding="utf-8")), where=str(files / _CONFIG))
-        bound = model.bind(BoundTask(template=run.templates[task.template], method=task.method))
         encoded = [row for row in bound.encode(list(islice(_rows(run), _MOST_ROWS))) if row.refused is None]
         if not encoded:
             raise InputError(f"none of the first claims of {folder} can be computed: plan with others")
@@ -71,7 +61,7 @@ def tune(folder: Path, options: AgentOptions, *, say: Callable[[str], None]) -> 
         flops_per_s, layer_s = calibrate(alone, many, n_layers=shape.n_layers)
         return Measured(
             device=model.device,
-            engine=engine.name,
+            engine=residency.engine,
             dtype=model.dtype,
             model=context.name,
             flops_per_s=flops_per_s,
@@ -79,7 +69,7 @@ def tune(folder: Path, options: AgentOptions, *, say: Callable[[str], None]) -> 
             rows_per_s=len(encoded) / many.seconds,
         )
     finally:
-        model.close()
+        residency.drop()
 
 
 def measure(bound: Bound, encoded: Sequence[Encoded], shape: ModelShape, *, most_tokens: int) -> tuple[Trial, Trial]:

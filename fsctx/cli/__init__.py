@@ -17,6 +17,7 @@ COMMANDS: Mapping[str, str] = {
     "status": "Show the fleet and how far a run is.",
     "collect": "Prove that every claim has one verdict, write them out, and score them.",
     "report": "Write a page about a run: its verdicts so far and its fleet.",
+    "audit": "Compute a sample of published verdicts again and compare.",
     "retry": "Put failed units back.",
     "stop": "Tell a run's agents to leave.",
     "doctor": "Find out whether a filesystem keeps the promises that runs rest on.",

@@ -63,6 +63,8 @@ class UnitRows(click.ParamType[int | None]):
     help='Whether " encloses cells. On in CSV; off in TSV, where a stray quote would merge rows.',
 )
 @click.option("--only-used-columns", "is_lean", is_flag=True, help="Store only the columns that templates use.")
+@click.option("--sweep", type=click.Choice(["halving"]), help="Drop tasks that are clearly worse on growing samples.")
+@click.option("--budget", type=click.IntRange(min=1), metavar="N", help="At most N inferences in the whole sweep.")
 @click.option("--app", metavar="FILE:NAME", hidden=True)
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
 def plan(*, run: Path, app: str | None, is_json: bool, **options: Any) -> None:
@@ -138,6 +140,8 @@ def _as_text(report: "PlanReport") -> Iterator[str]:
     yield f"  units     {report.units:,} of {report.unit_rows:,} rows"
     yield f"  bytes     {_size(report.claims_bytes)} of claims, {_size(report.model_bytes)} of models"
     yield f"  metadata  at most {report.metadata_operations:,} operations on the shared filesystem"
+    if report.rungs:
+        yield f"  sweep     on {', '.join(f'{rows:,}' for rows in report.rungs)} claims; who is clearly worse stops"
     if report.labels:
         yield "  labels"
         yield from _label_lines(report)

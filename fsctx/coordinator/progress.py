@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 from fsctx.coordinator.pilots import PilotsView
+from fsctx.coordinator.sweeps import SweepView
 from fsctx.protocol.agents import AgentState, Ledger
 from fsctx.protocol.failures import Failure
 
@@ -34,14 +35,17 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitCounts:
-    """Units by what became of them; the last four sum to `total`."""
+    """Units by what became of them; all others sum to `total`."""
 
     total: int
     done: int
     leased: int
     """Held by somebody. 0 where no agent lives: what nobody holds is free to take."""
     free: int
+    """Those that a sweep may still drop among them."""
     failed: int
+    dropped: int = 0
+    """Never to be computed: a sweep did without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,7 @@ class RowCounts:
     done: int
     failed: int
     """In units that were given up."""
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +107,8 @@ class Status:
     """The run's time to live of a silent agent."""
     pilots: PilotsView = field(default_factory=PilotsView)
     """What batch systems say of its pilots; nothing where they were not asked."""
+    sweep: SweepView | None = None
+    """Set where tasks are dropped on the way."""
 
     @property
     def rows_per_s(self) -> float:
@@ -116,7 +123,7 @@ class Status:
     @property
     def eta_s(self) -> float | None:
         """Seconds left at the present rate; None where nothing moves."""
-        left = self.rows.total - self.rows.done - self.rows.failed
+        left = self.rows.total - self.rows.done - self.rows.failed - self.rows.dropped
         if left <= 0:
             return 0.0
         return left / self.rows_per_s if self.rows_per_s > 0 else None
@@ -134,13 +141,14 @@ def to_json(status: Status) -> dict[str, Any]:
         "run": status.run,
         "state": str(status.state),
         "units": {f.name: getattr(units, f.name) for f in fields(units)},
-        "rows": {"total": rows.total, "done": rows.done},
+        "rows": {"total": rows.total, "done": rows.done, "dropped": rows.dropped},
         "agents": [_agent_json(agent) for agent in status.agents],
         "rows_per_s": round(status.rows_per_s, 3),
         "eta_s": None if status.eta_s is None else round(status.eta_s, 1),
         "goodput": goodput(status.ledger) | {"fs_calls_per_s": round(status.fs_calls_per_s, 3)},
         "pilots": [asdict(view) for view in status.pilots.submissions],
         "unasked": list(status.pilots.unasked),
+        "sweep": asdict(status.sweep) if status.sweep else None,
     }
 
 

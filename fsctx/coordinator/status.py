@@ -5,13 +5,16 @@ from dataclasses import dataclass, field
 
 from fsctx.coordinator.progress import DEAD, UNKNOWN, AgentView, RowCounts, RunState, Status, UnitCounts
 from fsctx.coordinator.submit.record import read_submission
+from fsctx.coordinator.sweeps import view_sweep
 from fsctx.errors import Missing
 from fsctx.protocol import agents, buckets, failures, names, orders, processes
 from fsctx.protocol.agents import AgentState, Session
+from fsctx.protocol.decisions import read_decisions
 from fsctx.protocol.failures import Failure
 from fsctx.protocol.geometry import Geometry
 from fsctx.protocol.manifest import Manifest, read_manifest
 from fsctx.protocol.orders import Orders
+from fsctx.protocol.sweep import Extent, extent_of
 from fsctx.store import Store
 
 _TRIES = 3
@@ -30,7 +33,9 @@ def read_status(store: Store) -> Status:
     manifest = read_manifest(store)
     seen = read_agents(store, manifest)
     is_attended = any(agent.is_alive for agent in seen)
-    units, rows, failed = _count(store, manifest.geometry, is_attended=is_attended)
+    made = read_decisions(store, manifest)
+    extent = extent_of(manifest.geometry, manifest.sweep, made)
+    units, rows, failed = _count(store, extent, is_attended=is_attended)
     return Status(
         run=manifest.run,
         state=_state(store, units, [agent for agent in seen if agent.is_alive]),
@@ -39,6 +44,7 @@ def read_status(store: Store) -> Status:
         agents=seen,
         failures=_read_failures(store, failed),
         ttl_s=manifest.ttl_s,
+        sweep=view_sweep(manifest, made),
     )
 
 
@@ -105,9 +111,9 @@ class _Sum:
     failed_rows: int = 0
 
 
-def _count(store: Store, geometry: Geometry, *, is_attended: bool) -> tuple[UnitCounts, RowCounts, list[int]]:
-    total = _Sum()
-    ends = {(task + 1) * geometry.n_slices - 1 for task in range(geometry.n_tasks)}
+def _count(store: Store, extent: Extent, *, is_attended: bool) -> tuple[UnitCounts, RowCounts, list[int]]:
+    total, geometry = _Sum(), extent.geometry
+    ends = {geometry.unit_of(task=task, slice_number=geometry.n_slices - 1) for task in range(geometry.n_tasks)}
     compacted = buckets.compacted(store)
     for bucket in range(geometry.n_buckets):
         is_known = bucket in compacted
@@ -117,16 +123,18 @@ def _count(store: Store, geometry: Geometry, *, is_attended: bool) -> tuple[Unit
         total.failed += sorted(view.failed)
         total.failed_rows += _rows(geometry, view.failed, ends)
         total.leased += len(view.leased) if is_attended else 0
-    n_failed = len(total.failed)
+    n_failed, n_dropped = len(total.failed), sum(map(len, extent.dropped_units))
     units = UnitCounts(
         total=geometry.n_units,
         done=total.done,
         leased=total.leased,
-        free=geometry.n_units - total.done - total.leased - n_failed,
+        free=geometry.n_units - total.done - total.leased - n_failed - n_dropped,
         failed=n_failed,
+        dropped=n_dropped,
     )
     n_rows = geometry.n_rows * geometry.n_tasks
-    return units, RowCounts(total=n_rows, done=total.done_rows, failed=total.failed_rows), total.failed
+    rows = RowCounts(total=n_rows, done=total.done_rows, failed=total.failed_rows, dropped=extent.dropped_rows)
+    return units, rows, total.failed
 
 
 def _rows(geometry: Geometry, units: frozenset[int], ends: set[int]) -> int:
@@ -136,7 +144,7 @@ def _rows(geometry: Geometry, units: frozenset[int], ends: set[int]) -> int:
 
 
 def _state(store: Store, units: UnitCounts, alive: list[AgentView]) -> RunState:
-    if units.done + units.failed >= units.total:
+    if units.done + units.failed + units.dropped >= units.total:
         return RunState.INCOMPLETE if units.failed else RunState.DONE
     given = orders.read_orders(store)
     if alive:

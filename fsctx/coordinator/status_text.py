@@ -6,6 +6,7 @@ from typing import Any
 
 from fsctx.coordinator.pilots import PilotsView
 from fsctx.coordinator.progress import AgentView, RunState, Status, goodput
+from fsctx.coordinator.sweeps import sweep_lines
 from fsctx.protocol.agents import AgentState
 
 AGENT_COLUMNS = ("agent", "device", "state", "unit", "rows/s", "model", "from", "rows", "note")
@@ -28,8 +29,9 @@ def summary(status: Status, *, root: str) -> list[str]:
         f"run {status.run}: {status.state}",
         f"rows   {rows.done:,} of {rows.total:,} done{_share(rows.done, rows.total)}",
         f"units  {units.done:,} of {units.total:,} done, {units.leased:,} leased, {units.free:,} free, "
-        f"{units.failed:,} failed",
+        f"{units.failed:,} failed{f', {units.dropped:,} dropped' if units.dropped else ''}",
         f"speed  {status.rows_per_s:,.1f} rows/s{_eta(status)}",
+        *(sweep_lines(status.sweep) if status.sweep else ()),
         *_goodput(status),
         *(f"failed unit {f.unit}: {f.reason}" for f in status.failures),
         *_pilots(status.pilots),

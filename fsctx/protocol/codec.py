@@ -10,17 +10,18 @@ import msgspec
 from fsctx.errors import Damaged, InputError
 
 Record = TypeVar("Record")
-SCHEMA = 1
+SCHEMA = 2
+"""The newest that this version reads."""
 
 
-def encode(record: Any) -> bytes:
-    """Return a record as one line of JSON."""
-    return msgspec.json.encode({"schema": SCHEMA, **msgspec.to_builtins(record)}) + b"\n"
+def encode(record: Any, *, schema: int = 1) -> bytes:
+    """Return a record as one line of JSON. A schema above 1 keeps out versions that would misread it."""
+    return msgspec.json.encode({"schema": schema, **msgspec.to_builtins(record)}) + b"\n"
 
 
-def encode_pretty(record: Any) -> bytes:
-    """Return a record as JSON for people to read."""
-    return msgspec.json.format(encode(record), indent=1).strip() + b"\n"
+def encode_pretty(record: Any, *, schema: int = 1) -> bytes:
+    """Return a record as JSON for people to read; `schema` as in `encode`."""
+    return msgspec.json.format(encode(record, schema=schema), indent=1).strip() + b"\n"
 
 
 def decode(data: bytes, kind: type[Record], *, where: str) -> Record:

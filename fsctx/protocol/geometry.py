@@ -1,6 +1,8 @@
 """Where a unit's rows are, by arithmetic alone: no file maps units to rows.
 
-Units are numbered task by task: unit = task * n_slices + slice. A slice is a row group of a shard.
+Units are numbered task by task: unit = task * n_slices + position. A slice is a row group of a shard; its position is
+its number, or, where a `stride` is set, the slice is position * stride modulo n_slices: then the units before any
+position are a sample that is spread evenly over the claims.
 """
 
 from dataclasses import dataclass
@@ -34,6 +36,8 @@ class Geometry:
     unit_rows: int
     slices_per_shard: int
     n_tasks: int
+    stride: int = 1
+    """Has no divisor in common with the number of slices, so each slice has one position."""
 
     @property
     def n_slices(self) -> int:
@@ -70,11 +74,24 @@ class Geometry:
 
     def unit_of(self, *, task: int, slice_number: int) -> int:
         """Return the unit that applies a task to a slice."""
-        return task * self.n_slices + slice_number
+        return task * self.n_slices + self.position_of(slice_number)
+
+    def position_of(self, slice_number: int) -> int:
+        """Return where a slice stands in the order of each task's units."""
+        if self.stride == 1:
+            return slice_number
+        return slice_number * pow(self.stride, -1, self.n_slices) % self.n_slices
+
+    def rows_before(self, position: int) -> int:
+        """Return how many claims the slices before a position hold."""
+        last = self.n_slices - 1  # the one slice that may be short
+        n_missing = self.unit_rows - self.rows_of_slice(last) if self.position_of(last) < position else 0
+        return position * self.unit_rows - n_missing
 
     def place(self, unit: int) -> Place:
         """Return where a unit lies."""
-        task, slice_number = divmod(unit, self.n_slices)
+        task, position = divmod(unit, self.n_slices)
+        slice_number = position * self.stride % self.n_slices
         shard, row_group = divmod(slice_number, self.slices_per_shard)
         return Place(
             unit=unit,

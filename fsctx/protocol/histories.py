@@ -29,6 +29,9 @@ class Event:
     """Of `rows`: computed by an earlier holder."""
     unit: int | None = None
     generation: int = 0
+    context: str = ""
+    """Digest."""
+    dtype: str = ""
     reason: str = ""
     error: str = ""
 

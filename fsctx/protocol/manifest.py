@@ -9,12 +9,16 @@ from typing import Literal
 from fsctx.errors import Damaged, InputError, Missing, StoreError
 from fsctx.protocol import codec, names
 from fsctx.protocol.geometry import Geometry
+from fsctx.protocol.sweep import Sweep
 from fsctx.store import PublishForm, Store
 
 Method = Literal["score", "generate"]
 
 ROW_ID, ROW_CLAIM, ROW_LABEL = "id", "claim", "label"
 """Columns of a shard; `label` is the gold label as given. Rows are in input order."""
+
+SWEEP_SCHEMA = 2
+"""Of the manifest of a sweep that stops early: who knows schema 1 alone would take its slices for others."""
 
 EXTRA = "input_"
 """Prefix of a shard's other columns, which are the input's."""
@@ -68,6 +72,8 @@ class Manifest:
     """Whether agents merge the files of finished buckets; plan says so for runs of many buckets."""
     publish: PublishForm = "symlink"
     """How agents publish here; readers know every form."""
+    sweep: Sweep | None = None
+    """Set where tasks are dropped on the way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

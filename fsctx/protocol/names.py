@@ -29,6 +29,7 @@ CONTROL = "control"
 LOGS = "logs"
 SUBMISSIONS = "submissions"
 HOSTS = "hosts"
+SWEEP = "sweep"
 
 PEERS_KEY = "peers/secret"
 """The secret that agents of the run show each other; only its owner can read it."""
@@ -185,6 +186,21 @@ def slot(slot_id: SlotId) -> str:
 def order(kind: str, number: int) -> str:
     """Return the name of a standing order, `stop` or `drain`."""
     return f"{CONTROL}/{kind}.{number}"
+
+
+def decision(rung: int) -> str:
+    """Return the name that is published for what was decided when a rung of a sweep was over."""
+    return f"{SWEEP}/{rung:03d}"
+
+
+def decision_file(rung: int, agent: str) -> str:
+    """Return the plain name of what one agent decided."""
+    return f"{rung:03d}.{agent}.json"
+
+
+def is_decision_file(name: str, rung: int) -> bool:
+    """Whether a plain name is that of a decision about a rung."""
+    return re.fullmatch(rf"{rung:03d}\.[\w-]+\.json", name) is not None
 
 
 def host_failure(host: str, number: int) -> str:

@@ -15,7 +15,7 @@ from fsctx.agent.saver import Saver
 from fsctx.coordinator.collect import proof
 from fsctx.coordinator.retry import retry
 from fsctx.errors import Missing
-from fsctx.protocol import agents, buckets, compaction, failures, leases, names, results, verdicts
+from fsctx.protocol import agents, buckets, compaction, failures, leases, names, published, results, verdicts
 from fsctx.protocol.failures import Failure
 from fsctx.protocol.names import LeaseId
 from fsctx.protocol.verdicts import Origin
@@ -173,7 +173,7 @@ class ProtocolMachine(RuleBasedStateMachine):
         winners = proof.prove_bucket(self.run.store, self.run.geometry, 0).winners
         assert winners.keys() == self.published.keys()
         for unit, lease_id in self.published.items():
-            table = proof.read_unit(self.run.store, self.run.manifest, unit, labels=self.run.labels)
+            table = published.read_unit(self.run.store, self.run.manifest, unit, labels=self.run.labels)
             assert table is not None
             assert table.replace_schema_metadata().to_pylist() == self.tables[lease_id].to_pylist()
 

@@ -77,7 +77,7 @@ class Effort:
     def _open_units(self) -> list[int]:
         """Return the units that were neither published nor ever given up."""
         ended = self.laws.published.keys() | {lease_id.unit for lease_id in self.laws.given_up} | {self.laws.planted}
-        return [unit for unit in range(self.simulation.manifest.geometry.n_units) if unit not in ended]
+        return sorted(self.laws.units - ended)
 
     def _unit(self, computed: Computed) -> int:
         geometry, tasks = self.simulation.manifest.geometry, self.simulation.manifest.tasks

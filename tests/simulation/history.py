@@ -163,7 +163,7 @@ class History:
         simulation.start(healthy, "person", mend, after_s=SETTLED_S if needs_rest else 1.0)
 
     def _is_over(self) -> bool:
-        return len(self.laws.published) == self.simulation.manifest.geometry.n_units and all(
+        return self.laws.units <= self.laws.published.keys() and all(
             process.is_dead for process in self.simulation.agents.values()
         )
 
@@ -172,12 +172,14 @@ class History:
         simulation, found = self.simulation, set()
 
         def collect(store: PosixStore) -> None:
+            if self.laws.planted is not None:  # of a unit that was dropped, nobody else minds it
+                people.remove_planted(store, self.laws.planted)
             winners = prove_bucket(store, simulation.manifest.geometry, 0).winners
             found.update(unit for unit in winners if people.is_right(simulation, store, unit))
 
         simulation.start(simulation.add_host(CALM), "collect", collect)
         simulation.clockwork.run(lambda: False, deadline_s=simulation.clockwork.now_s + 3600.0)
-        if found != set(range(simulation.manifest.geometry.n_units)):
+        if found != self.laws.units:
             raise LawBroken(f"law 1: collect proves units {sorted(found)} alone")
 
 

@@ -10,9 +10,10 @@ from fsctx.protocol.failures import Failure
 from fsctx.protocol.geometry import bucket_of
 from fsctx.protocol.leases import Lease
 from fsctx.protocol.names import LeaseId
+from fsctx.protocol.sweep import Decision, Extent, extent_of
 from simulation.clockwork import Process
 from simulation.sharedfs import LINK, Entry
-from simulation.verdicts import expected_rows, rows_of
+from simulation.verdicts import expected_decision, expected_rows, rows_of
 from simulation.world import ROOT, TTL_S, Simulation
 
 
@@ -39,6 +40,19 @@ class Laws:
     """Units that were taken from holders that lived, as they seemed slow."""
     gaps_s: dict[str, float] = field(default_factory=dict)
     """Agent → how long before its last beat the one before was."""
+    decisions: list[Decision] = field(default_factory=list)
+    """What was decided in a sweep, rung by rung."""
+
+    @property
+    def units(self) -> set[int]:
+        """The units that must be done in the end, by what was decided so far."""
+        dropped = {unit for units in self._extent.dropped_units for unit in units}
+        return set(range(self.simulation.manifest.geometry.n_units)) - dropped
+
+    @property
+    def _extent(self) -> Extent:
+        manifest = self.simulation.manifest
+        return extent_of(manifest.geometry, manifest.sweep, self.decisions)
 
     def on_change(self, what: str, path: str) -> None:
         """Check the laws after a change of the server."""
@@ -51,6 +65,8 @@ class Laws:
                 self._check_lease(what, name)
             case names.FAILED if what == "rename":
                 self._check_failure(rest)
+            case names.SWEEP:
+                self._check_decisions()
             case names.AGENTS if name.endswith("/session"):
                 self._note_beat(name)
 
@@ -69,9 +85,10 @@ class Laws:
             raise LawBroken(f"law 2: {process.name} writes {rest} again, which is published")
 
     def check_end(self) -> None:
-        """Law 1: every planned row has exactly one verdict, and it is the right one."""
-        units = set(range(self.simulation.manifest.geometry.n_units))
-        missing = sorted(units - self.published.keys())
+        """Law 1: every planned row that no sweep dropped has exactly one verdict, and it is the right one."""
+        if self._extent.waiting:
+            raise LawBroken(f"law 1: rung {len(self.decisions)} was never decided although agents lived on")
+        missing = sorted(self.units - self.published.keys())
         if missing:
             raise LawBroken(f"law 1: units {missing} were never done although agents lived on")
 
@@ -94,6 +111,32 @@ class Laws:
         for changed in units:
             if changed in self.published:
                 self._check_unchanged(changed, entries)
+
+    def _check_decisions(self) -> None:
+        """Law 2 for decisions: each rung's is right, follows on the one before, and never changes or disappears."""
+        entries = self.simulation.server.folders[f"{ROOT}/{names.SWEEP}"]
+        for rung in range(len(self.decisions) + 1):
+            link = entries.get(names.decision(rung).rpartition("/")[2])
+            target = link and (self._target(link) or "")
+            file = entries.get(target) if target else None
+            if file is None:
+                if link is not None or rung < len(self.decisions):
+                    raise LawBroken(f"law 2: the decision on rung {rung} is not there any more, or not whole")
+                continue
+            decision = codec.decode(file.content, Decision, where=f"rung {rung}")
+            if rung == len(self.decisions):
+                self._check_new_decision(decision)
+                self.decisions.append(decision)
+            elif decision != self.decisions[rung]:
+                raise LawBroken(f"law 2: the decision on rung {rung} changed")
+
+    def _check_new_decision(self, decision: Decision) -> None:
+        given_up = {lease_id.unit for lease_id in self.given_up}
+        open_units = set(self._extent.open_units())
+        if open_units - self.published.keys() - given_up:
+            raise LawBroken(f"law 1: rung {decision.rung} was decided before it was over")
+        if not open_units & given_up and decision.tasks != expected_decision(self.simulation, self._extent):
+            raise LawBroken(f"law 2: what was decided on rung {decision.rung} does not follow from what was published")
 
     def _check_compacted(self) -> None:
         """Law 2 where a bucket's files became one: all its verdicts are there, and right."""
@@ -130,6 +173,9 @@ class Laws:
         if what == "create":
             if name in self.created:
                 raise LawBroken(f"law 4: {name} was created a second time: generations are never reused")
+            lease_id = names.parse_lease(name.rpartition("/")[2])
+            if lease_id is not None and not self._extent.is_open(lease_id.unit):
+                raise LawBroken(f"law 1: {name} was taken, which no decision opened")
             self.created[name] = self.simulation.clockwork.now_s
         elif what == "write":
             self._check_takeover(name)

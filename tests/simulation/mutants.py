@@ -9,10 +9,12 @@ from unittest.mock import patch
 
 from simulation import planted_leases as on_leases
 from simulation import planted_results as on_results
+from simulation import planted_sweeps as on_sweeps
 from simulation.plan import Plan, draw
 from simulation.planted import Planted
 from simulation.seeds import Failure, failure_of
 from simulation.sharedfs import Weather
+from simulation.world import Shape
 
 STORM = Weather(error=0.03, lost_reply=0.08, repeated=0.04, late=0.08, latency_s=0.01)
 CALM = {
@@ -20,6 +22,8 @@ CALM = {
     **dict.fromkeys(("n_kills", "n_freezes", "n_retries", "n_junk"), 0),
     **dict.fromkeys(("has_damage", "has_planted_link", "is_full_for_a_while", "has_poison"), False),
 }
+
+SWEEP = {"shape": Shape(n_rows=8, unit_rows=1, n_tasks=3, has_sweep=True), "n_agents": 4, "n_hosts": 3}
 
 ALONE = {"n_agents": 1, **dict.fromkeys(("n_newcomers", "n_kills", "n_signals", "has_stop"), 0)}
 
@@ -294,5 +298,29 @@ MUTANTS = (
         stress={"compacts": True},
         laws="2",
         seed=19,
+    ),
+    Mutant(
+        name="a rung decided without its last units",
+        why="Whoever finds nothing free decides: what is still being computed changes little.",
+        plants=on_sweeps.without_the_last_units,
+        stress=SWEEP,
+        laws="1",
+        seed=0,
+    ),
+    Mutant(
+        name="units beyond the open rung leased",
+        why="What is free may be taken.",
+        plants=on_sweeps.beyond_the_open_rung,
+        stress=SWEEP,
+        laws="1",
+        seed=0,
+    ),
+    Mutant(
+        name="the latest decision counts",
+        why="All agents decide the same, so any decision may stand.",
+        plants=on_sweeps.latest_decision_counts,
+        stress=SWEEP,
+        laws="2",
+        seed=53,
     ),
 )

@@ -7,7 +7,7 @@ from fsctx.coordinator.collect import proof
 from fsctx.coordinator.retry import retry
 from fsctx.coordinator.status import read_status
 from fsctx.errors import Damaged, StoreError
-from fsctx.protocol import names, orders
+from fsctx.protocol import names, orders, published
 from fsctx.protocol.geometry import bucket_of
 from fsctx.store import PosixStore
 from simulation.laws import LawBroken, Laws
@@ -24,7 +24,7 @@ class Reader:
     done: set[int] = field(default_factory=set)
 
     def read(self, store: PosixStore) -> None:
-        while len(self.done) < self.simulation.manifest.geometry.n_units:
+        while not self.laws.units <= self.done:
             self.simulation.clockwork.pause(self.simulation.chance.uniform(1.0, 200.0))
             try:
                 read_status(store)
@@ -49,7 +49,7 @@ class Reader:
 
 def is_right(simulation: Simulation, store: PosixStore, unit: int) -> bool:
     """Whether `collect` reads a unit's verdicts, and the right ones."""
-    table = proof.read_unit(store, simulation.manifest, unit, labels=simulation.labels)
+    table = published.read_unit(store, simulation.manifest, unit, labels=simulation.labels)
     return table is not None and rows_of_table(table) == expected_rows(simulation, unit)
 
 

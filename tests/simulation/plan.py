@@ -73,7 +73,22 @@ def draw(seed: int) -> Plan:
         compacts=chance.random() < 0.4,
         publish="link" if chance.random() < 0.2 else "symlink",
     )
-    return plan if chance.random() < 0.15 else _with_faults(plan, chance)
+    plan = plan if chance.random() < 0.15 else _with_faults(plan, chance)
+    return _with_sweep(plan, Random(f"sweep {seed}"))
+
+
+def _with_sweep(plan: Plan, chance: Random) -> Plan:
+    """Make some runs sweeps that stop early."""
+    if chance.random() >= 0.15:
+        return plan
+    shape = Shape(
+        n_rows=chance.choice([5, 8]),
+        unit_rows=chance.choice([1, 2]),
+        n_tasks=chance.choice([2, 3]),
+        has_sweep=True,
+        has_budget=chance.random() < 0.5,
+    )
+    return replace(plan, shape=shape)
 
 
 def _with_faults(plan: Plan, chance: Random) -> Plan:
@@ -124,6 +139,9 @@ def _less(number: int, *, least: int) -> list[int]:
 
 
 def _smaller_shapes(shape: Shape) -> Iterator[Shape]:
+    for name in ("has_sweep", "has_budget"):
+        if getattr(shape, name):
+            yield replace(shape, **{name: False})
     if shape.n_tasks > 1:
         yield replace(shape, n_tasks=1)
     for n_rows in (1, 3, 5):

@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import fsctx.agent.ahead as agent_ahead
 import fsctx.agent.saver as agent_saver
 from fsctx.agent.saver import Saver
-from fsctx.coordinator.collect.proof import Results
 from fsctx.errors import Damaged, Missing, StoreError
 from fsctx.protocol import buckets, compaction, names, results, verdicts
 from fsctx.protocol.buckets import BucketView
 from fsctx.protocol.geometry import Geometry, bucket_of
 from fsctx.protocol.manifest import Manifest
 from fsctx.protocol.names import LeaseId
+from fsctx.protocol.published import Results
 from fsctx.store import PosixStore, Store
 from simulation.planted import Planted, Plants
 

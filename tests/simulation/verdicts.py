@@ -3,12 +3,16 @@
 import functools
 import io
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from fabricate import LABELS
 
 from fsctx.agent.engines.base import BoundTask, Row
 from fsctx.agent.engines.fake import FakeEngine
+from fsctx.agent.judging import Marks, budget_left, judge
 from fsctx.protocol.geometry import Place
+from fsctx.protocol.sweep import Extent, Judged
 from fsctx.protocol.verdicts import Origin, Verdict, to_parquet, to_table
 from simulation import remembered
 from simulation.world import Shape, Simulation, planned, records
@@ -31,6 +35,22 @@ def _expected(shape: Shape, unit: int) -> Rows:
     bound = FakeEngine(sleep=lambda seconds: None).load(None).bind(BoundTask(template=template, method="score"))  # type: ignore[arg-type]
     rows = [Row(row=row, claim=f"Claim {row}.") for row in range(place.first_row, place.first_row + place.n_rows)]
     return tuple((v.row, str(v.verdict)) for v in bound.infer(bound.encode(rows)))
+
+
+def expected_decision(simulation: Simulation, extent: Extent) -> tuple[Judged, ...]:
+    """Return what follows from the right verdicts of all open units."""
+    manifest = simulation.manifest
+    assert manifest.sweep is not None
+    marks = {}
+    for task in extent.waiting:
+        units = [unit for unit in extent.open_units() if manifest.geometry.task_of(unit) == task]
+        rows = [row for unit in units for row in expected_rows(simulation, unit)]
+        is_right = [verdict == LABELS[row % len(LABELS)] for row, verdict in rows]
+        marks[task] = Marks(rows=np.array([row for row, _ in rows]), is_right=np.array(is_right))
+    rung = manifest.sweep.ends.index(max(extent.open))
+    after = [manifest.sweep.least_rows(manifest.geometry, n_tasks=n, rung=rung + 1) for n in range(len(marks) + 1)]
+    left = budget_left(manifest.sweep, manifest.geometry, extent.planned, rung)
+    return judge(marks, manifest.sweep, left=left, after=after)
 
 
 def rows_of(content: bytes) -> Rows | None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +17,9 @@ from fsctx.agent.engines.fake import FakeBound, FakeEngine, FakeModel, FakeOptio
 from fsctx.agent.residency import ContextMode
 from fsctx.agent.runfiles import RunFiles
 from fsctx.cache import Fetched
-from fsctx.protocol import codec
+from fsctx.protocol import codec, names
 from fsctx.protocol.manifest import Context, Manifest
+from fsctx.protocol.sweep import Sweep
 from fsctx.protocol.verdicts import Verdict
 from fsctx.store import PosixStore, PublishForm
 from fsctx.templates.load import parse_template
@@ -38,6 +40,9 @@ class Shape:
     unit_rows: int
     n_tasks: int = 1
     slices_per_shard: int = 3
+    has_sweep: bool = False
+    """Whether tasks are dropped on the way; by verdicts that are right by chance, at a level that drops many."""
+    has_budget: bool = False
 
 
 @functools.cache
@@ -59,7 +64,19 @@ def planned(shape: Shape) -> tuple[dict[str, dict[str, bytes]], Manifest]:
                 found[f"{ROOT}/{path.relative_to(made.root)}"] = {}
             else:
                 found[parent][path.name] = path.read_bytes()
-        return found, made.manifest
+    manifest = _with_sweep(made.manifest, shape) if shape.has_sweep else made.manifest
+    found[ROOT][names.MANIFEST] = codec.encode(manifest)
+    found[f"{ROOT}/{names.SWEEP}"] = {}
+    return found, manifest
+
+
+def _with_sweep(manifest: Manifest, shape: Shape) -> Manifest:
+    n_slices = manifest.geometry.n_slices
+    stride = next(n for n in (3, 2, 1) if math.gcd(n, n_slices) == 1)
+    geometry = dataclasses.replace(manifest.geometry, stride=stride)
+    sweep = Sweep(ends=tuple(sorted({-(-n_slices // 4), -(-n_slices // 2), n_slices})), level=0.6)
+    budget = sweep.least_rows(geometry, n_tasks=shape.n_tasks, rung=0) if shape.has_budget else None
+    return dataclasses.replace(manifest, geometry=geometry, sweep=dataclasses.replace(sweep, budget=budget))
 
 
 @dataclass(slots=True, eq=False)

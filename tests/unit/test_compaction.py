@@ -15,11 +15,12 @@ from fabricate import (
 )
 
 from fsctx.coordinator.collect.collect import Request, collect
-from fsctx.coordinator.collect.proof import prove, read_unit
+from fsctx.coordinator.collect.proof import prove
 from fsctx.coordinator.status import read_status
 from fsctx.errors import Damaged
 from fsctx.protocol import buckets, names
 from fsctx.protocol.compaction import compact
+from fsctx.protocol.published import read_unit
 from fsctx.store import PosixStore
 
 

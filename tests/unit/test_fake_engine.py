@@ -43,6 +43,17 @@ def test_accuracy_is_the_share_of_verdicts_that_are_gold() -> None:
     assert all(v.verdict == gold(f"claim {v.row}", FEVER.template.label_names) for v in run(bind("accuracy=1")))
 
 
+def test_templates_may_differ_in_accuracy() -> None:
+    found = run(bind("accuracy=0.1,accuracy:fever=0.9,accuracy:other=0.2"), 2000)
+    labels = FEVER.template.label_names
+    right = sum(verdict.verdict == gold(f"claim {verdict.row}", labels) for verdict in found)
+    assert 0.87 < right / 2000 < 0.93
+    with pytest.raises(InputError, match="speed:fever"):
+        parse_options("speed:fever=1")
+    with pytest.raises(InputError, match="accuracy='high' is not float"):
+        parse_options("accuracy:fever=high")
+
+
 def test_speed_and_load_time_are_slept() -> None:
     slept: list[float] = []
     run(bind("rows_per_s=4,load_s=1.5", slept), 8)

@@ -24,7 +24,7 @@ from fsctx.protocol.names import LeaseId
 from fsctx.protocol.processes import Process
 from fsctx.store import PosixStore
 
-PILOTS = ("pilots", "unasked")
+PILOTS = ("pilots", "unasked", "sweep")
 
 
 @pytest.fixture
@@ -73,8 +73,8 @@ def test_the_document_has_the_promised_shape(run: FabricatedRun) -> None:
     add_agent(run, ledger=Ledger(rows_done=30, loads=2, infer_s=1.5), rows_per_s=4.0)
     document = json.loads(json.dumps(to_json(look(run))))
     assert list(document) == ["run", "state", "units", "rows", "agents", "rows_per_s", "eta_s", "goodput", *PILOTS]
-    assert list(document["units"]) == ["total", "done", "leased", "free", "failed"]
-    assert list(document["rows"]) == ["total", "done"]
+    assert list(document["units"]) == ["total", "done", "leased", "free", "failed", "dropped"]
+    assert list(document["rows"]) == ["total", "done", "dropped"]
     wanted = {"agent", "host", "device", "state", "unit", "rows_per_s", "context", "source"}
     assert wanted <= document["agents"][0].keys()
     assert (document["rows_per_s"], document["eta_s"]) == (4.0, 50.0)

@@ -32,6 +32,8 @@ class FakeOptions:
     """Memory that a loaded model really occupies."""
     accuracy: float = 0.8
     """Share of the claims whose verdict is `gold`."""
+    accuracies: tuple[tuple[str, float], ...] = ()
+    """The same of some templates: `accuracy:NAME=0.7`."""
     batch_tokens: int = _BATCH_TOKENS
     max_words: int = 0
     """Claims of more words are refused as too long; 0 is no limit."""
@@ -57,14 +59,19 @@ def parse_options(text: str) -> FakeOptions:
     Raises:
         InputError: an unknown name, or a value that is not a number.
     """
-    known = {field.name: field for field in fields(FakeOptions)}
+    known = {field.name: field for field in fields(FakeOptions) if field.name != "accuracies"}
     values: dict[str, float] = {}
+    accuracies: list[tuple[str, float]] = []
     for item in filter(None, text.split(",")):
         name, _, value = item.partition("=")
+        kind, _, template = name.partition(":")
+        if kind == "accuracy" and template:
+            accuracies.append((template, _number(known[kind], value)))
+            continue
         if name not in known:
             raise InputError(f"the fake engine has no option {name!r}: use {', '.join(known)}")
         values[name] = _number(known[name], value)
-    return FakeOptions(**values)  # type: ignore[arg-type]  # _number gives each field its own kind
+    return FakeOptions(**values, accuracies=tuple(accuracies))  # type: ignore[arg-type]  # _number gives each field its own kind
 
 
 def gold(claim: str, labels: Sequence[str]) -> str:
@@ -157,7 +164,8 @@ class FakeBound:
 
     def _verdict(self, row: Encoded) -> Verdict:
         template, labels, claim = self._task.template, self._labels, str(row.payload)
-        chosen = _choose(claim, template.name, labels, self._options.accuracy)
+        accuracy = dict(self._options.accuracies).get(template.name, self._options.accuracy)
+        chosen = _choose(claim, template.name, labels, accuracy)
         if self._task.method == "generate":
             words = template.labels[labels.index(chosen)].words.strip()
             return Verdict(row=row.row, verdict=chosen, text=words, input_tokens=row.n_tokens, output_tokens=1)

@@ -2,7 +2,7 @@
 
 import contextlib
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
@@ -13,13 +13,17 @@ from fsctx.coordinator.collect.layout import collected_columns, read_tasks, shar
 from fsctx.coordinator.collect.makers import Agreement, Maker
 from fsctx.coordinator.collect.metrics import TaskMetrics
 from fsctx.coordinator.collect.problems import Problem
-from fsctx.coordinator.collect.proof import FailedUnit, Proof, prove, results_of
+from fsctx.coordinator.collect.proof import FailedUnit, Proof, prove
 from fsctx.coordinator.collect.rows import Source, interleave, parts_by_window
 from fsctx.coordinator.collect.tally import Tally
 from fsctx.coordinator.collect.writers import Writer, check_place, writer_for, writing
+from fsctx.coordinator.sweeps import SweepView, view_sweep
 from fsctx.errors import InputError, NotComplete
 from fsctx.protocol import names
+from fsctx.protocol.decisions import read_decisions
 from fsctx.protocol.manifest import Manifest, read_manifest
+from fsctx.protocol.published import results_of
+from fsctx.protocol.sweep import Decision, extent_of
 from fsctx.store import Store
 
 Progress = Callable[[int, int], None]
@@ -50,6 +54,8 @@ class Summary:
     missing: int
     """Planned verdicts that are not among the rows, those of failed units among them."""
     failed: int
+    dropped: int
+    """Planned verdicts that the sweep did without; they are not missing."""
     duplicates: int
     """Rows that are there twice. The proof admits none."""
     superseded_units: int
@@ -62,6 +68,8 @@ class Summary:
     problems: tuple[Problem, ...]
     failures: tuple[FailedUnit, ...]
     makers: tuple[Maker, ...]
+    sweep: SweepView | None = None
+    """Which tasks were dropped, when and why; None where the run has no sweep that stops early."""
 
 
 def collect(store: Store, request: Request, *, progress: Progress | None = None) -> Summary:
@@ -77,7 +85,9 @@ def collect(store: Store, request: Request, *, progress: Progress | None = None)
     if request.output is not None:
         check_output(store, request.output)
     columns = shard_columns(manifest, keep_columns=request.keep_columns)
-    proof = prove(store, manifest.geometry)
+    made = read_decisions(store, manifest)
+    extent = extent_of(manifest.geometry, manifest.sweep, made)
+    proof = prove(store, manifest.geometry, extent)
     if not request.is_partial:
         _require(proof, proof.missing_rows, store)
     claims = Claims(store, manifest.geometry, columns=columns)
@@ -87,8 +97,8 @@ def collect(store: Store, request: Request, *, progress: Progress | None = None)
         with _writer(store, request, source) as writer:
             _pass(source, proof, tally, writer, progress)
             if not request.is_partial:
-                _require(proof, proof.rows - tally.rows, store)
-    return _summarise(manifest, request, proof, tally)
+                _require(proof, proof.rows - proof.dropped_rows - tally.rows, store)
+    return _summarise(manifest, request, proof, tally, made)
 
 
 def check_output(store: Store, path: Path) -> None:
@@ -143,7 +153,7 @@ def _writer(store: Store, request: Request, source: Source) -> Iterator[Writer |
 
 def _pass(source: Source, proof: Proof, tally: Tally, writer: Writer | None, progress: Progress | None) -> None:
     """Go over all rows once: count them, and write them."""
-    expected = proof.rows - proof.missing_rows
+    expected = proof.rows - proof.dropped_rows - proof.missing_rows
     for parts in parts_by_window(source, proof):
         tally.add(parts)
         if writer is not None and parts:
@@ -152,8 +162,9 @@ def _pass(source: Source, proof: Proof, tally: Tally, writer: Writer | None, pro
             progress(tally.rows, expected)
 
 
-def _summarise(manifest: Manifest, request: Request, proof: Proof, tally: Tally) -> Summary:
-    statistics = tally.statistics()
+def _summarise(manifest: Manifest, request: Request, proof: Proof, tally: Tally, made: Sequence[Decision]) -> Summary:
+    sweep = view_sweep(manifest, made)
+    statistics = tally.statistics(last=[task.position for task in sweep.dropped] if sweep else ())
     tasks = statistics.tasks
     return Summary(
         run=manifest.run,
@@ -162,8 +173,9 @@ def _summarise(manifest: Manifest, request: Request, proof: Proof, tally: Tally)
         ok=sum(task.ok for task in tasks),
         errors=sum(task.errors for task in tasks),
         too_long=sum(task.too_long for task in tasks),
-        missing=proof.rows - tally.rows,
+        missing=proof.rows - proof.dropped_rows - tally.rows,
         failed=proof.failed_rows,
+        dropped=proof.dropped_rows,
         duplicates=0,
         superseded_units=proof.superseded,
         tasks=tasks,
@@ -173,4 +185,5 @@ def _summarise(manifest: Manifest, request: Request, proof: Proof, tally: Tally)
         problems=statistics.problems,
         failures=proof.failures,
         makers=statistics.makers,
+        sweep=sweep,
     )

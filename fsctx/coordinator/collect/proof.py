@@ -1,29 +1,28 @@
 """The proof that every planned (claim, task) has exactly one verdict.
 
 It has two parts. `prove` lists folders and reads symlinks, nothing else: which units are published, and
-by which lease. `Results.read` then checks each unit's file as it is read: exactly the slice's rows, each once.
-What both accept holds every row once; anything else raises and names the file.
+by which lease. `protocol.published.Results.read` then checks each unit's file as it is read: exactly the slice's
+rows, each once. What both accept holds every row once; anything else raises and names the file.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from fsctx.errors import Damaged, Missing, StoreError
-from fsctx.protocol import buckets, compaction, failures, names, results
-from fsctx.protocol.compaction import CompactedBuckets
-from fsctx.protocol.geometry import Geometry, Place, bucket_of
-from fsctx.protocol.manifest import Manifest
+from fsctx.errors import Damaged, Missing
+from fsctx.protocol import buckets, failures, names, results
+from fsctx.protocol.geometry import Geometry
+from fsctx.protocol.sweep import Extent
 from fsctx.store import Store
 
 READERS = 8
 """Threads that read: what costs on a network filesystem is waiting, not work."""
 
 NOT_DONE = -1
+DROPPED = -2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +40,15 @@ class Proof:
 
     geometry: Geometry
     generations: np.ndarray[Any, np.dtype[np.int32]]
-    """By unit: the generation of the lease whose verdicts count (0 in a compacted bucket), else `NOT_DONE`."""
+    """By unit: the generation of the lease whose verdicts count (0 in a compacted bucket), else `NOT_DONE`, or
+    `DROPPED` where a sweep will never compute it."""
     failures: tuple[FailedUnit, ...]
     superseded: int
     """Result files that do not count: somebody else's was published first."""
 
     def is_done(self, unit: int) -> bool:
         """Whether a unit was published."""
-        return bool(self.generations[unit] != NOT_DONE)
+        return bool(self.generations[unit] >= 0)
 
     @property
     def rows(self) -> int:
@@ -58,8 +58,16 @@ class Proof:
     @property
     def missing_rows(self) -> int:
         """Verdicts of units that are not published, given up or not."""
-        (missing,) = np.nonzero(self.generations == NOT_DONE)
-        return int(np.minimum(self.geometry.unit_rows, self._rows_from(missing)).sum())
+        return self._rows_of(NOT_DONE)
+
+    @property
+    def dropped_rows(self) -> int:
+        """Verdicts of units that a sweep dropped; they are not missing."""
+        return self._rows_of(DROPPED)
+
+    def _rows_of(self, kind: int) -> int:
+        (units,) = np.nonzero(self.generations == kind)
+        return int(np.minimum(self.geometry.unit_rows, self._rows_from(units)).sum())
 
     @property
     def failed_rows(self) -> int:
@@ -68,7 +76,8 @@ class Proof:
 
     def _rows_from(self, units: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return how many claims lie at and after each unit's first one."""
-        rest: np.ndarray[Any, Any] = self.geometry.n_rows - units % self.geometry.n_slices * self.geometry.unit_rows
+        slices = units % self.geometry.n_slices * self.geometry.stride % self.geometry.n_slices
+        rest: np.ndarray[Any, Any] = self.geometry.n_rows - slices * self.geometry.unit_rows
         return rest
 
 
@@ -79,13 +88,15 @@ class _BucketProof:
     superseded: int
 
 
-def prove(store: Store, geometry: Geometry) -> Proof:
-    """List every bucket and read its symlinks.
+def prove(store: Store, geometry: Geometry, extent: Extent | None = None) -> Proof:
+    """List every bucket and read its symlinks; `extent` tells which units a sweep dropped.
 
     Raises:
         Damaged: a published name is of a unit that this bucket does not have, or stands for what is no result of it.
     """
     generations = np.full(geometry.n_units, NOT_DONE, dtype=np.int32)
+    for units in extent.dropped_units if extent else ():
+        generations[units.start : units.stop] = DROPPED
     given_up: list[FailedUnit] = []
     superseded = 0
     known = buckets.compacted(store)
@@ -146,88 +157,3 @@ def _failed_units(store: Store, geometry: Geometry, units: Iterable[int]) -> Ite
         except Missing:  # put back by `retry` since the listing
             continue
         yield FailedUnit(unit=unit, reason=reason, rows=geometry.place(unit).n_rows)
-
-
-@dataclass(frozen=True, slots=True)
-class Results:
-    """Reads the verdicts of a run's units, wherever they stand: the one place that knows."""
-
-    store: Store
-    manifest: Manifest
-    compacted: CompactedBuckets
-
-    def read(self, unit: int, labels: Sequence[str]) -> pa.Table | None:
-        """Read a unit's verdicts in the order of its rows; None if it is not published.
-
-        Raises:
-            StoreError: the bucket's file is listed and cannot be opened yet.
-            Damaged: the published file is missing, unreadable, of another run or unit, or does not hold exactly
-                the rows of the unit's slice, each once.
-        """
-        own = tuple(labels)
-        winner = results.winning(self.store, unit)
-        if winner is None:
-            where, table = names.compacted(bucket_of(unit)), self._compacted(unit, own)
-        else:
-            where = names.result(bucket_of(unit), winner)
-            try:
-                table = compaction.read_result(self.store, self.manifest, own, winner)
-            except Missing:
-                table = self._compacted(unit, own)
-                if table is None:
-                    raise Damaged(f"{where} is published but not there: {_remedy(unit)}") from None
-        return None if table is None else in_row_order(table, self.manifest.geometry.place(unit), where=where)
-
-    def _compacted(self, unit: int, labels: tuple[str, ...]) -> pa.Table | None:
-        try:
-            return self.compacted.read(unit, labels)
-        except Missing:
-            bucket = bucket_of(unit)
-            if bucket in buckets.compacted(self.store):  # a client may remember for a while that a name was absent
-                raise StoreError(
-                    f"{names.compacted(bucket)} is listed, but this host does not see it yet: try again in a minute"
-                ) from None
-            return None
-
-
-def results_of(store: Store, manifest: Manifest) -> Results:
-    """Return what reads a run's verdicts."""
-    return Results(store, manifest, CompactedBuckets(store, manifest))
-
-
-def read_unit(store: Store, manifest: Manifest, unit: int, *, labels: Sequence[str]) -> pa.Table | None:
-    """Read one unit's verdicts; see `Results.read`."""
-    return results_of(store, manifest).read(unit, labels)
-
-
-def in_row_order(table: pa.Table, place: Place, *, where: str) -> pa.Table:
-    """Return a unit's verdicts sorted by row.
-
-    Raises:
-        Damaged: they are not exactly the rows of the unit's slice, each once.
-    """
-    rows = table["row"].to_numpy()
-    wanted = np.arange(place.first_row, place.first_row + place.n_rows)
-    if np.array_equal(rows, wanted):
-        return table
-    order = np.argsort(rows, kind="stable")
-    if np.array_equal(rows[order], wanted):
-        return table.take(order)
-    raise Damaged(f"{where} {_difference(rows, wanted)}: {_remedy(place.unit)}")
-
-
-def _difference(rows: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> str:
-    """Say how a unit's rows differ from its slice's: missing, repeated, of other units."""
-    seen, counts = np.unique(rows, return_counts=True)
-    found = {
-        "missing": np.setdiff1d(wanted, seen),
-        "more than once": seen[counts > 1],
-        "of other units": np.setdiff1d(seen, wanted),
-    }
-    parts = [f"{len(which)} {what} (first: row {which[0]})" for what, which in found.items() if len(which)]
-    return f"should hold rows {wanted[0]} to {wanted[-1]}, but has " + ", ".join(parts)
-
-
-def _remedy(unit: int) -> str:
-    link = names.published(bucket_of(unit), unit)
-    return f"restore the file, or remove {link} so that an agent computes the unit again"

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from fsctx.coordinator.collect.claims import Claims
 from fsctx.coordinator.collect.layout import Column, From, RunTask
-from fsctx.coordinator.collect.proof import READERS, Proof, Results
+from fsctx.coordinator.collect.proof import READERS, Proof
 from fsctx.protocol.manifest import Manifest
+from fsctx.protocol.published import Results
 from fsctx.store import Store
 
 WINDOW_ROWS = 65_536
@@ -147,7 +148,8 @@ def _join(source: Source, task: RunTask, window: _Window, tables: dict[int, pa.T
     claims = pa.concat_tables([window.claims[position] for position in tables])
     verdicts = pa.concat_tables(tables.values())
     geometry = source.manifest.geometry
-    units = geometry.unit_of(task=task.number, slice_number=0) + verdicts["row"].to_numpy() // geometry.unit_rows
+    slices: Any = verdicts["row"].to_numpy() // geometry.unit_rows
+    units: Any = geometry.unit_of(task=task.number, slice_number=slices)  # of all rows at once
     table = pa.Table.from_arrays(
         [
             pa.array(units) if column.comes_from is From.UNIT else _column(column, task, claims, verdicts)

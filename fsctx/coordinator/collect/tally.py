@@ -1,6 +1,6 @@
 """All statistics of a run, in one pass over its rows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from fsctx.coordinator.collect.comparing import Comparison, Pairs
@@ -47,11 +47,11 @@ class Tally:
             self._problems.add(part.task.task.model, part.task.task.template, part.table)
         self._pairs.add(outcomes)
 
-    def statistics(self) -> Statistics:
-        """Return the statistics of all rows so far."""
+    def statistics(self, *, last: Collection[int] = ()) -> Statistics:
+        """Return the statistics of all rows so far; `last` are positions of tasks that were dropped: see `rank`."""
         tallies = [tally for _, tally in sorted(self._tasks.items())]
         tasks = tuple(tally.metrics() for tally in tallies)
-        ranking = rank(tasks)
+        ranking = rank(tasks, last=last)
         return Statistics(
             tasks=tasks,
             ranking=ranking,
@@ -62,7 +62,10 @@ class Tally:
         )
 
 
-def rank(tasks: Sequence[TaskMetrics]) -> tuple[int, ...]:
-    """Return the positions of tasks by accuracy, best first; equal ones in the run's order."""
+def rank(tasks: Sequence[TaskMetrics], *, last: Collection[int] = ()) -> tuple[int, ...]:
+    """Return the positions of tasks by accuracy, best first; equal ones in the run's order.
+
+    `last` come after all others: a sample must not make a dropped task the winner.
+    """
     accuracies = {position: task.accuracy for position, task in enumerate(tasks) if task.accuracy is not None}
-    return tuple(sorted(accuracies, key=lambda position: -accuracies[position]))
+    return tuple(sorted(accuracies, key=lambda position: (position in last, -accuracies[position])))

@@ -10,6 +10,7 @@ from rich.text import Text
 from fsctx.coordinator.collect.collect import Summary
 from fsctx.coordinator.collect.metrics import NONE, TaskMetrics
 from fsctx.coordinator.collect.standing import standings
+from fsctx.coordinator.sweeps import sweep_lines
 
 PLAIN_WIDTH = 200
 """Where there is no terminal, lines are not cut to fit one."""
@@ -97,6 +98,8 @@ def _closing(summary: Summary) -> Iterator[str]:
         yield f"Failed: unit {failure.unit}, {failure.rows:,} rows: {failure.reason}"
     if len(summary.failures) > MAX_FAILURES:
         yield f"Failed: {len(summary.failures) - MAX_FAILURES} more units; --json lists all of them."
+    if summary.sweep is not None:
+        yield from sweep_lines(summary.sweep)
     yield (
         f"{summary.rows:,} rows, each once: {summary.ok:,} ok, {summary.errors:,} errors "
         f"({summary.too_long:,} too long); {summary.missing:,} missing, {summary.duplicates:,} duplicates."

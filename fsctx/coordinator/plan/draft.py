@@ -5,9 +5,11 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
+from fsctx.coordinator.plan import sweeping
 from fsctx.coordinator.plan.columns import Asked, Layout, choose_columns
 from fsctx.coordinator.plan.contexts import Model, find_models
 from fsctx.coordinator.plan.inputs import Format, Source, find_sources
@@ -17,6 +19,7 @@ from fsctx.coordinator.plan.read_json import open_json
 from fsctx.coordinator.plan.read_parquet import open_parquet
 from fsctx.coordinator.plan.reading import Dialect, Fingerprint, Reader
 from fsctx.coordinator.plan.request import PlanRequest, Progress
+from fsctx.coordinator.plan.sizing import SPREAD
 from fsctx.errors import InputError
 from fsctx.templates.checks import check_renders, used_columns
 from fsctx.templates.gold import match_gold
@@ -52,6 +55,8 @@ class Draft:
     models: tuple[Model, ...]
     digest: str
     notes: tuple[str, ...]
+    spread: int = SPREAD
+    """So many slices at least, where there are rows enough."""
 
     @property
     def n_tasks(self) -> int:
@@ -73,6 +78,8 @@ def draft(request: PlanRequest, *, fetch: Callable[[str], Path], progress: Progr
     layout = _layout(inputs, request, [t.template for t in templates])
     for planned in templates:
         check_renders(planned.template, tuple(layout.extras), source=planned.text)
+    if request.sweep is not None:
+        _check_sweep(inputs, layout, n_tasks=len(templates) * len(set(request.models)))
     models = find_models(request.models, fetch=fetch, progress=progress)
     if request.method == "score":
         check_label_tokens(models, [t.template for t in templates])
@@ -83,6 +90,7 @@ def draft(request: PlanRequest, *, fetch: Callable[[str], Path], progress: Progr
         models=models,
         digest=_digest(request, inputs, templates, models),
         notes=tuple(note for item in inputs for note in item.reader.notes),
+        spread=sweeping.SPREAD if request.sweep else SPREAD,
     )
 
 
@@ -96,6 +104,19 @@ def check_options(request: PlanRequest) -> None:
         raise InputError(f"--unit-rows {request.unit_rows}: a unit needs at least one row")
     if request.ttl_s is not None and not request.ttl_s > 0:
         raise InputError(f"--ttl {request.ttl_s}: pass a number of seconds above 0")
+    if request.budget is not None and request.sweep is None:
+        raise InputError(f"--budget {request.budget} bounds a sweep: pass --sweep halving too")
+
+
+def _check_sweep(inputs: Sequence[Input], layout: Layout, *, n_tasks: int) -> None:
+    """Refuse a sweep that could decide nothing."""
+    if layout.label is None:
+        raise InputError(
+            f"--sweep halving needs gold labels to tell tasks apart, and {inputs[0].reader.source} has no column of "
+            "them: name it with --label-column, or leave --sweep out"
+        )
+    if n_tasks < 2:
+        raise InputError("--sweep halving needs several tasks to choose from: repeat --template or --model")
 
 
 def _templates(request: PlanRequest) -> tuple[PlannedTemplate, ...]:
@@ -180,7 +201,7 @@ def _digest(
     request: PlanRequest, inputs: Sequence[Input], templates: Sequence[PlannedTemplate], models: Sequence[Model]
 ) -> str:
     """Return a digest of everything that was asked for; names of input files and of model folders do not count."""
-    asked = {
+    asked: dict[str, Any] = {
         "inputs": [[i.fingerprint.sha256, i.reader.source.format, i.reader.source.compression] for i in inputs],
         "templates": [[t.template.name, t.text] for t in templates],
         "models": [[m.name, m.context.digest] for m in models],
@@ -192,4 +213,6 @@ def _digest(
         "dialect": [request.has_header, request.is_quoted],
         "is_lean": request.is_lean,
     }
+    if request.sweep is not None:
+        asked["sweep"] = [request.sweep, request.budget]
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,12 +13,13 @@ from fsctx.coordinator.plan.hub import fetch_model
 from fsctx.coordinator.plan.report import Matches, report_new, report_standing, ttl_notes
 from fsctx.coordinator.plan.request import PlanReport, PlanRequest, Progress
 from fsctx.coordinator.plan.standing import check_same_plan
+from fsctx.coordinator.plan.sweeping import divide
 from fsctx.coordinator.plan.workspace import State, Workspace, look, occupied
-from fsctx.coordinator.plan.writing import Written, write_claims
+from fsctx.coordinator.plan.writing import write_claims
 from fsctx.errors import InputError
 from fsctx.protocol import codec, names
-from fsctx.protocol.geometry import MAX_UNCOMPACTED_BUCKETS
-from fsctx.protocol.manifest import InputFile, Manifest, Task, read_manifest
+from fsctx.protocol.geometry import MAX_UNCOMPACTED_BUCKETS, Geometry
+from fsctx.protocol.manifest import SWEEP_SCHEMA, InputFile, Manifest, Task, read_manifest
 from fsctx.store import PosixStore, Store
 from fsctx.store.mounts import mounts
 from fsctx.templates.gold import match_gold
@@ -52,14 +54,18 @@ def _write_run(
 ) -> PlanReport:
     workspace.clear_shards()
     written = write_claims(workspace, wanted, request.unit_rows, progress)
+    geometry, sweep = divide(written.geometry, budget=request.budget) if request.sweep else (written.geometry, None)
     _check_unchanged(wanted.inputs)
     workspace.check_ours()
     _write_records(workspace.store, wanted)
-    _make_folders(workspace.store, written.geometry.n_buckets, progress)
+    _make_folders(workspace.store, geometry.n_buckets, progress)
     seen = [label for label in written.counts.labels if label is not None]
     matches = {t.template.name: match_gold(seen, t.template, request.gold) for t in wanted.templates}
-    manifest = _manifest(request, wanted, written, matches, advice)
-    workspace.finish(codec.encode_pretty(manifest))
+    if sweep is not None:
+        _check_matches(matches, seen)
+        workspace.store.make_folder(names.SWEEP)
+    manifest = replace(_manifest(request, wanted, geometry, matches, advice), sweep=sweep)
+    workspace.finish(codec.encode_pretty(manifest, schema=SWEEP_SCHEMA if manifest.sweep else 1))
     notes = (*ttl_notes(manifest.ttl_s, advised_s=advice.ttl_s, kind=advice.kind), *advice.notes)
     return report_new(workspace.store, manifest, wanted, written, matches, notes)
 
@@ -91,13 +97,13 @@ def _make_folders(store: Store, n_buckets: int, progress: Progress) -> None:
         progress("making folders", bucket + 1, n_buckets)
 
 
-def _manifest(request: PlanRequest, wanted: Draft, written: Written, matches: Matches, advice: Advice) -> Manifest:
+def _manifest(request: PlanRequest, wanted: Draft, geometry: Geometry, matches: Matches, advice: Advice) -> Manifest:
     return Manifest(
         run=f"{request.run.absolute().name}-{secrets.token_hex(4)}",
         version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         plan=wanted.digest,
-        geometry=written.geometry,
+        geometry=geometry,
         tasks=tuple(_tasks(request, wanted)),
         gold={name: match.mapping for name, match in matches.items()},
         has_labels=wanted.layout.label is not None,
@@ -106,8 +112,18 @@ def _manifest(request: PlanRequest, wanted: Draft, written: Written, matches: Ma
         inputs=tuple(_input_file(item) for item in wanted.inputs),
         ttl_s=request.ttl_s or advice.ttl_s,
         publish=advice.publish,
-        compacts=written.geometry.n_buckets > MAX_UNCOMPACTED_BUCKETS,
+        compacts=geometry.n_buckets > MAX_UNCOMPACTED_BUCKETS,
     )
+
+
+def _check_matches(matches: Matches, seen: Sequence[str]) -> None:
+    """Refuse a sweep of a template that no gold label means anything to."""
+    for template, match in matches.items():
+        if not match.mapping:
+            raise InputError(
+                f"--sweep halving needs gold labels that template {template} knows, and it knows none of "
+                f"{', '.join(sorted(seen)[:8]) or 'no label at all'}: pass --map GOLD=LABEL, or leave --sweep out"
+            )
 
 
 def _tasks(request: PlanRequest, wanted: Draft) -> Iterable[Task]:

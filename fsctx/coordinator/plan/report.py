@@ -69,6 +69,7 @@ def _report(store: Store, manifest: Manifest, wanted: Draft) -> PlanReport:
         metadata_operations=geometry.n_units * CALLS_PER_UNIT,
         ttl_s=manifest.ttl_s,
         columns={"id": layout.id, "claim": layout.claim, "label": layout.label},
+        rungs=tuple(geometry.rows_before(end) for end in manifest.sweep.ends) if manifest.sweep else (),
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from fsctx.protocol.manifest import Method
 
@@ -31,6 +31,10 @@ class PlanRequest:
     """Whether quotes in CSV and TSV enclose a cell; None: in CSV yes, in TSV no."""
     is_lean: bool = False
     """Whether only the columns that templates use are stored."""
+    sweep: Literal["halving"] | None = None
+    """Whether tasks that are clearly worse are dropped on the way."""
+    budget: int | None = None
+    """Most inferences of a sweep."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,8 @@ class PlanReport:
     labels: tuple[LabelCount, ...] = ()
     n_without_label: int = 0
     """Rows whose gold label is missing."""
+    rungs: tuple[int, ...] = ()
+    """Claims of each rung of a sweep that stops early, together with those before it."""
     notes: tuple[str, ...] = ()
     """What was guessed or looks odd, for the user to check."""
 

@@ -16,15 +16,15 @@ _SLOW_FLOPS = 1e12
 """What a slow device computes per second in earnest."""
 _TOKENS_PER_CLAIM = 40
 _MIN_UNIT_ROWS = 16
-_SPREAD = 64
+SPREAD = 64
 """So many slices at least, where there are rows enough: agents must have something to share."""
 
 
-def choose_unit_rows(n_rows: int, *, n_tasks: int, n_params: Sequence[float]) -> int:
+def choose_unit_rows(n_rows: int, *, n_tasks: int, n_params: Sequence[float], spread: int = SPREAD) -> int:
     """Choose the rows of a unit: at most some tens of seconds on a slow device, and enough units to share."""
     s_per_claim = 2 * max(n_params, default=0) * _TOKENS_PER_CLAIM / _SLOW_FLOPS
     by_time = int(min(_UNIT_S / s_per_claim, n_rows)) if s_per_claim else n_rows
-    by_spread = -(-n_rows // _SPREAD)
+    by_spread = -(-n_rows // spread)
     wanted = max(min(by_time, by_spread), min(_MIN_UNIT_ROWS, n_rows))
     return max(wanted, smallest_unit_rows(n_rows, n_tasks=n_tasks))
 

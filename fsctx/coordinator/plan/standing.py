@@ -31,9 +31,14 @@ def _differences(store: Store, manifest: Manifest, request: PlanRequest, wanted:
         "the templates": _texts(store, manifest) == {t.template.name: t.text for t in wanted.templates},
         "the method": {t.method for t in manifest.tasks} == {request.method},
         "--unit-rows": request.unit_rows in (None, manifest.geometry.unit_rows),
+        "--sweep and --budget": _sweep(manifest) == (request.sweep, request.budget),
         "--ttl": request.ttl_s in (None, manifest.ttl_s),
     }
     return [what for what, is_same in checks.items() if not is_same]
+
+
+def _sweep(manifest: Manifest) -> tuple[str | None, int | None]:
+    return ("halving", manifest.sweep.budget) if manifest.sweep else (None, None)
 
 
 def _texts(store: Store, manifest: Manifest) -> dict[str, str]:

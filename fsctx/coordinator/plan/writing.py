@@ -126,7 +126,8 @@ def _most_rows(draft: Draft, unit_rows: int) -> int:
 
 
 def _chosen(draft: Draft, n_rows: int) -> int:
-    return choose_unit_rows(n_rows, n_tasks=draft.n_tasks, n_params=[model.n_params for model in draft.models])
+    n_params = [model.n_params for model in draft.models]
+    return choose_unit_rows(n_rows, n_tasks=draft.n_tasks, n_params=n_params, spread=draft.spread)
 
 
 def _check_rows(draft: Draft, counts: Counts) -> None:
