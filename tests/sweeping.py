@@ -58,6 +58,7 @@ def referee(
         events=EventLog(run.store, agent, clock=lambda: 0.0, utc=lambda: ""),
         chance=Random(1),
         utc=lambda: "now",
+        clock=lambda: 0.0,
         reason_to_leave=lambda: leave,
     )
 

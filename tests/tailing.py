@@ -286,6 +286,7 @@ class Tail:
             agent=name,
             reason_to_leave=lambda: None,
             give_back=lambda _: None,
+            clock=lambda: self.files.now_s,
         )
         search.saw_compacted(buckets.compacted(store))
         return scout

@@ -202,6 +202,7 @@ def _scout(parts: Parts, limits: Limits, slices: Slices) -> Scout:
         agent=agent,
         reason_to_leave=limits.reason,
         give_back=parts.heartbeat.release,
+        clock=parts.world.clock,
         idle_exit_s=parts.options.idle_exit_s,
     )
 
@@ -216,6 +217,7 @@ def _referee(parts: Parts, limits: Limits, search: Search, slices: Slices) -> Re
         events=heartbeat.events,
         chance=_chance(heartbeat.agent),
         utc=heartbeat.events.utc,
+        clock=parts.world.clock,
         reason_to_leave=limits.reason,
     )
 

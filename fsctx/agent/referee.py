@@ -32,6 +32,7 @@ class Referee:
     events: EventLog
     chance: Random
     utc: Callable[[], str]
+    clock: Callable[[], float]
     reason_to_leave: Callable[[], str | None]
     made: tuple[Decision, ...] = ()
     is_stuck: bool = False
@@ -56,7 +57,7 @@ class Referee:
             self._from_s = now_s + self.run.manifest.ttl_s * self.chance.uniform(1.0, 2.0)
         if not rota.has(len(self.made)) and now_s < self._from_s:
             return False
-        return self._decide(now_s)
+        return self._decide()
 
     def learn(self) -> bool:
         """Take in what was decided by now; return whether that is anything new."""
@@ -66,9 +67,9 @@ class Referee:
         self._take_in(known)
         return True
 
-    def _decide(self, now_s: float) -> bool:
+    def _decide(self) -> bool:
         if self._draft is None:
-            given_up = self._look(now_s)
+            given_up = self._look()
             tasks = None if given_up is None else self._judge(given_up)
             if tasks is None:
                 return False
@@ -83,7 +84,7 @@ class Referee:
         self.made, self._draft, self._from_s, self.is_stuck = tuple(known), None, None, False
         self.search.widen(self._extent)
 
-    def _look(self, now_s: float) -> frozenset[int] | None:
+    def _look(self) -> frozenset[int] | None:
         """Look at all open units: return those given up where the others are done, else None, and tell the search."""
         geometry, extent = self.run.manifest.geometry, self._extent
         compacted = buckets.compacted(self.run.store)
@@ -94,7 +95,7 @@ class Referee:
             is_over &= not any(extent.is_open(unit) for unit in (*view.free, *view.leased))
             is_held |= bool(view.leased)
             given_up |= view.failed
-            self.search.saw(view, now_s)
+            self.search.saw(view, self.clock())
         self.is_stuck = not is_over and not is_held and self.search.refuses_some
         return frozenset(given_up) if is_over else None
 

@@ -43,6 +43,8 @@ class Scout:
     agent: str
     reason_to_leave: Callable[[], str | None]
     give_back: Callable[[LeaseId], None]
+    clock: Callable[[], float]
+    """Says since when leases stand: after calls that may have hung, `now_s` is long ago."""
     idle_exit_s: float | None = None
     _n_fruitless: int = 0
     """Looks since there was work."""
@@ -54,7 +56,7 @@ class Scout:
             case Take(ids, is_takeover):
                 return self._take(ids, now_s, is_takeover=is_takeover)
             case Look(bucket):
-                self.look(bucket, now_s)
+                self.look(bucket)
                 self._go_on(now_s)
                 return None
             case Inspect(ids):
@@ -79,17 +81,18 @@ class Scout:
                 return self.geometry.task_of(free[0].unit)
             if bucket is None:
                 return None
-            self.look(bucket, now_s)
+            self.look(bucket)
 
     def go_round(self, now_s: float) -> None:
         """Watch others' leases, while there is work."""
         bucket = self.patrol.round(now_s)
         if bucket is not None:
-            self.look(bucket, now_s)
+            self.look(bucket)
 
-    def look(self, bucket: int, now_s: float) -> None:
+    def look(self, bucket: int) -> None:
         """List a bucket."""
-        self.search.saw(buckets.look(self.store, self.geometry, bucket), now_s)
+        view = buckets.look(self.store, self.geometry, bucket)
+        self.search.saw(view, self.clock())
 
     def _observe(self, now_s: float, wanted: int) -> Situation:
         leave = self.reason_to_leave()
@@ -120,7 +123,7 @@ class Scout:
         mine: list[LeaseId] = []
         for lease_id in ids:
             try:
-                if not self._try(lease_id, now_s, is_takeover=is_takeover):
+                if not self._try(lease_id, is_takeover=is_takeover):
                     break
             except StoreError:
                 self.give_back(lease_id)  # it may be ours without our knowing
@@ -136,19 +139,19 @@ class Scout:
         self.tail.begin_again()
         return Found(leases=tuple(mine))
 
-    def _try(self, lease_id: LeaseId, now_s: float, *, is_takeover: bool) -> bool:
+    def _try(self, lease_id: LeaseId, *, is_takeover: bool) -> bool:
         self.search.tried(lease_id)
         bucket = bucket_of(lease_id.unit)
         try:
             is_mine = leases.take(self.store, lease_id, self.agent)
-            self.search.stands(lease_id, now_s)
+            self.search.stands(lease_id, self.clock())
             if is_mine and not self._is_pointless(lease_id, is_takeover=is_takeover):
                 return True
         except Missing:
-            self.look(bucket, now_s)  # the bucket was compacted: this tells
+            self.look(bucket)  # the bucket was compacted: this tells
             return False
         if not is_takeover:
-            self.look(bucket, now_s)  # somebody goes before us here: begin at another place
+            self.look(bucket)  # somebody goes before us here: begin at another place
         return False
 
     def _is_pointless(self, lease_id: LeaseId, *, is_takeover: bool) -> bool:

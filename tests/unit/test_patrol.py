@@ -2,6 +2,7 @@
 
 from collections import Counter
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -40,6 +41,21 @@ class _Counting(PosixStore):
         return super().list(name)
 
 
+@dataclass(slots=True)
+class _Clock:
+    now_s: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def _at(scout: Scout, now_s: float) -> Scout:
+    """Return a scout for which it is that late."""
+    assert isinstance(scout.clock, _Clock)
+    scout.clock.now_s = now_s
+    return scout
+
+
 def _scout(run: FabricatedRun, *, unit_s: float = 10.0) -> Scout:
     store, chance = _Counting(run.root), Random(1)
     owners = Owners(
@@ -64,6 +80,7 @@ def _scout(run: FabricatedRun, *, unit_s: float = 10.0) -> Scout:
         agent="me",
         reason_to_leave=lambda: None,
         give_back=lambda _: None,
+        clock=_Clock(),
     )
 
 
@@ -79,8 +96,8 @@ def _reads(scout: Scout) -> Counter[str]:
 
 def _see_again(scout: Scout, *, until_s: float = TTL_S) -> float:
     """Look at the bucket at once and a time to live later; return when."""
-    scout.look(0, 0.0)
-    scout.look(0, until_s)
+    _at(scout, 0.0).look(0)
+    _at(scout, until_s).look(0)
     return until_s
 
 
@@ -101,16 +118,16 @@ def test_law_7_an_orphan_is_taken_before_free_units_once_its_owner_was_silent_fo
     began_s = now_s = _see_again(scout)
     counter = 1
     while now_s < began_s + TTL_S:
-        scout.go_round(now_s)
+        _at(scout, now_s).go_round(now_s)
         assert scout.patrol.orphans(now_s) == ()
         counter += 1
         for agent in ("two", "three"):
             _beat(run, agent, counter)
         now_s += EVERY_S
-    scout.go_round(now_s)
-    scout.look(0, now_s)
-    assert scout.step(now_s, 4) == Found(leases=(LeaseId(0, 1),))
-    found = scout.step(now_s, 2)
+    _at(scout, now_s).go_round(now_s)
+    _at(scout, now_s).look(0)
+    assert _at(scout, now_s).step(now_s, 4) == Found(leases=(LeaseId(0, 1),))
+    found = _at(scout, now_s).step(now_s, 2)
     assert isinstance(found, Found)
     assert {lease_id.generation for lease_id in found.leases} == {0}
 
@@ -119,30 +136,30 @@ def test_what_an_old_look_says_is_asked_again_before_anything_is_taken(run: Fabr
     scout = _scout(run)
     now_s = _see_again(scout)
     for _ in range(5):
-        scout.go_round(now_s)
+        _at(scout, now_s).go_round(now_s)
         now_s += EVERY_S
     now_s += TTL_S / 6  # the look at which all three were silent counts no more
-    scout.look(0, now_s)
+    _at(scout, now_s).look(0)
     _beat(run, "one", 2)
     _beat(run, "two", 2)
     assert scout.patrol.orphans(now_s) == ()
-    assert scout.step(now_s, 4) is None
-    assert scout.step(now_s, 4) == Found(leases=(LeaseId(2, 1),))
+    assert _at(scout, now_s).step(now_s, 4) is None
+    assert _at(scout, now_s).step(now_s, 4) == Found(leases=(LeaseId(2, 1),))
 
 
 def test_units_of_an_agent_that_left_are_taken_at_once(run: FabricatedRun) -> None:
     scout = _scout(run)
     now_s = _see_again(scout)
     _beat(run, "two", 2, AgentState.LEFT)
-    scout.go_round(now_s)
-    assert scout.step(now_s, 4) == Found(leases=(LeaseId(1, 1),))
+    _at(scout, now_s).go_round(now_s)
+    assert _at(scout, now_s).step(now_s, 4) == Found(leases=(LeaseId(1, 1),))
 
 
 def test_nobody_is_raced_while_units_are_free(run: FabricatedRun) -> None:
     scout = _scout(run, unit_s=1.0)
     now_s = _see_again(scout)
     for _ in range(3):  # all are silent, for less than the time to live
-        scout.go_round(now_s)
+        _at(scout, now_s).go_round(now_s)
         now_s += EVERY_S
     assert scout.patrol.orphans(now_s) == ()
 
@@ -150,12 +167,12 @@ def test_nobody_is_raced_while_units_are_free(run: FabricatedRun) -> None:
 def test_young_leases_and_those_of_long_units_are_not_suspect(run: FabricatedRun) -> None:
     scout = _scout(run, unit_s=100.0)
     for now_s in (0.0, 50.0, 99.0):
-        scout.look(0, now_s)
+        _at(scout, now_s).look(0)
         before = _reads(scout).total()
-        scout.go_round(now_s)
+        _at(scout, now_s).go_round(now_s)
         assert _reads(scout).total() == before
-    scout.look(0, 100.0)
-    scout.go_round(100.0)
+    _at(scout, 100.0).look(0)
+    _at(scout, 100.0).go_round(100.0)
     assert _reads(scout)["leases"] == 3
 
 
@@ -174,7 +191,7 @@ def test_law_8_however_many_leases_are_old_a_round_reads_a_few_owners_and_lists_
         counter += 1
         for unit in range(256):
             _beat(run, f"agent{unit}", counter)
-        scout.go_round(now_s)
+        _at(scout, now_s).go_round(now_s)
         now_s += EVERY_S
     n_rounds = 10 * ROUNDS + 1
     assert _reads(scout)["listings"] <= 3 * 10
@@ -186,14 +203,14 @@ def test_a_bucket_that_was_left_behind_is_listed_again_until_it_is_finished(tmp_
     for unit in range(2):
         lease_unit(run, unit)
     scout = _scout(run)
-    scout.look(0, 0.0)
-    scout.go_round(TTL_S)
+    _at(scout, 0.0).look(0)
+    _at(scout, TTL_S).go_round(TTL_S)
     assert scout.search.seen_s(0) == 0.0
-    scout.go_round(TTL_S + 1.0)
+    _at(scout, TTL_S + 1.0).go_round(TTL_S + 1.0)
     assert scout.search.seen_s(0) == TTL_S + 1.0
     for unit in range(2):
         finish_unit(run, unit)
-    scout.go_round(2 * TTL_S + 3.0)
+    _at(scout, 2 * TTL_S + 3.0).go_round(2 * TTL_S + 3.0)
     assert scout.search.is_finished
 
 

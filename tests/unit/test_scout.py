@@ -61,6 +61,7 @@ def _scout(run: FabricatedRun, store: PosixStore) -> Scout:
         agent="me",
         reason_to_leave=lambda: None,
         give_back=lambda lease_id: given_back.append(str(lease_id)),
+        clock=lambda: 0.0,
     )
 
 
