@@ -89,6 +89,7 @@ def test_common_architectures_are_scored_in_one_pass(tmp_path: Path, kind: str) 
     bound = bind(make_model(tmp_path, kind), load_template("fever-raw"))
     assert bound.tree is not None
     assert len(bound.tree.prefix) > 20
+    assert bound.tree.is_shared == (kind != "gemma2")  # whose attention is none that can be replaced
 
 
 @pytest.mark.parametrize("kind", ["mamba", "mistral"])

@@ -3,6 +3,7 @@
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
@@ -128,17 +129,19 @@ def _try_tree(resident: Resident, sentinels: Sequence[Pair]) -> Tree | None:
         return None
     contexts = [pair.context for pair in sentinels]
     prefix = contexts[0][: max(0, min(common_length(contexts), min(map(len, contexts)) - 1))]
-    try:
-        return guarded(lambda: _checked_tree(resident, prefix, sentinels))
-    except OutOfMemory:
-        raise
-    except EngineError as error:
-        _fall_back(first_line(error))
+    for is_shared in (True, False) if prefix and resident.device.type == "cpu" else (False,):
+        try:
+            return guarded(partial(_checked_tree, resident, prefix, sentinels, is_shared=is_shared))
+        except OutOfMemory:
+            raise
+        except EngineError as error:
+            reason = first_line(error)
+    _fall_back(reason)
     return None
 
 
-def _checked_tree(resident: Resident, prefix: Ids, sentinels: Sequence[Pair]) -> Tree:
-    tree = Tree(resident, prefix)
+def _checked_tree(resident: Resident, prefix: Ids, sentinels: Sequence[Pair], *, is_shared: bool) -> Tree:
+    tree = Tree(resident, prefix, is_shared=is_shared)
     rows = [pair for pair in sentinels if tree.takes(pair) and pair.labels == sentinels[0].labels]
     if not rows:
         raise EngineError("no sentinel claim begins with the constant prefix and fits the model's local window")
