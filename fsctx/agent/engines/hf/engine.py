@@ -10,10 +10,11 @@ import transformers
 
 from fsctx.agent.device import preflight
 from fsctx.agent.engines.base import UNSPLIT, Bound, BoundTask, Model, Split
+from fsctx.agent.engines.hf.classify import load_classifier
 from fsctx.agent.engines.hf.convert import convert_gguf
 from fsctx.agent.engines.hf.device import default_dtype
 from fsctx.agent.engines.hf.errors import guarded
-from fsctx.agent.engines.hf.files import check_split, read_model
+from fsctx.agent.engines.hf.files import check_split, is_classifier, read_model
 from fsctx.agent.engines.hf.generate import GenerateBound
 from fsctx.agent.engines.hf.resident import Resident, find_batch_tokens, make_resident
 from fsctx.agent.engines.hf.score import ScoreBound
@@ -35,6 +36,8 @@ class HfEngine:
 
     def load(self, files: Path) -> Model:
         """See `Engine.load`. `files` is a folder, or a `.gguf` file (slow: see `convert_gguf`)."""
+        if self._split == UNSPLIT and is_classifier(files):
+            return load_classifier(files, device=self._device, dtype=self._dtype)
         if self._split == UNSPLIT:
             return load_on(files, device=self._device, dtype=self._dtype)
         from fsctx.agent.engines.hf.ranks.model import MultiRank  # whose ranks import this module
