@@ -66,7 +66,7 @@ def _folder(folder: Path) -> ModelFiles:
     if _ADAPTER in paths:
         raise InputError(
             f"model folder {folder} holds a LoRA adapter ({_ADAPTER}), which no agent applies: merge it into its model"
-            " once with peft's merge_and_unload() and save_pretrained(NEW), copy the tokenizer's files there, and pass NEW"
+            " once with peft's merge_and_unload() and save_pretrained(NEW), copy its tokenizer's files there, pass NEW"
         )
     if "config.json" not in paths:
         raise InputError(f"model folder {folder} has no config.json: pass the folder that holds it")
