@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import site
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MOST_S = 1800
+MOST_S = 900
 """An installation or a run that takes longer is given up."""
 
 
@@ -76,11 +77,14 @@ def _borrow(folder: Path) -> None:
 def _checked(command: Sequence[str]) -> str:
     offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | offline
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_S, env=environment, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Skipped(str(error)) from None
-    if done.returncode != 0:
-        print(done.stderr[-2000:], file=sys.stderr)
-        raise Skipped((done.stderr.strip().splitlines() or ["it failed without a word"])[-1][:200])
-    return done.stdout
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment, start_new_session=True, **pipes) as process:
+        try:
+            out, errors = process.communicate(timeout=MOST_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # a compiler that pip started, too
+            raise Skipped(f"not done after {MOST_S} s") from None
+    if process.returncode != 0:
+        print(errors[-2000:], file=sys.stderr)
+        raise Skipped((errors.strip().splitlines() or ["it failed without a word"])[-1][:200])
+    return str(out)
