@@ -1,15 +1,24 @@
-"""Claims per second: the paper's loop, a padded batch, and this engine's ways, on one model in one process.
+"""What a claim costs: the paper's listing, other engines, and this one, on one model. The last line is JSON.
 
-    a   per claim: chat template, tokenizer, `model.generate` of one prompt, greedy (the listing of arXiv 2510.14024)
-    b   the same prompts through `model.generate` in padded batches
-    g   this engine, generation: the constant prefix is read once
-    s   this engine, scoring of all labels, float32
-    h   this engine, scoring, bfloat16, and how often its verdict is that of float32
+    listing     per claim: chat template, tokenizer, `model.generate` of one prompt, greedy (arXiv 2510.14024)
+    padded      the same prompts through `model.generate` in padded batches
+    lm-eval     lm-evaluation-harness: every label's words behind every prompt
+    llama.cpp   the same by llama-cpp-python from the GGUF file, with its prefix cache
+    vllm        vLLM on the CPU: answers held to the labels' words (generates; no scores)
+    generate    this engine, generation: the constant prefix is read once
+    choice      this engine, generation held to the labels' words
+    float32     this engine, scoring of all labels
+    bfloat16    the same in half precision, and how often its verdict is that of float32
 
-All ways take turns in rounds, so that a noisy machine disturbs them alike. Threads are as OMP_NUM_THREADS says.
-The last line is one JSON document.
+The measure is CPU seconds a claim: another process on the machine disturbs it less than a clock does. This process'
+ways take turns in rounds, so that they are disturbed alike; the others run once, in environments of their own
+(--environments; made at the first use, and skipped with the reason where that can't be). Threads are as
+OMP_NUM_THREADS says.
 
-    OMP_NUM_THREADS=1 python bench/engine.py [CLAIMS.jsonl] [--model PATH] [--claims 64] [--rounds 2]
+The ceiling: claims' and labels' tokens × 2 × the parameters that each of them needs, at the rate at which this machine
+multiplies matrices of the model's widest layer.
+
+    OMP_NUM_THREADS=1 python bench/engine.py [CLAIMS.jsonl] [--model PATH] [--template fever]... [--quick]
 """
 
 import argparse
@@ -17,157 +26,79 @@ import json
 import os
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from rivals.environment import Rival, Skipped, run
+from rivals.ways import Measured, agreement, ceiling, own_ways, prompts_of, take_turns
 
-from fsctx.agent.batching import Budget, infer_all
-from fsctx.agent.engines.base import Bound, BoundTask, Model, Row
 from fsctx.agent.engines.hf.convert import convert_gguf
-from fsctx.agent.engines.hf.engine import HfEngine
-from fsctx.agent.engines.hf.files import silence
-from fsctx.protocol.manifest import Method
-from fsctx.protocol.verdicts import Verdict
 from fsctx.templates.load import load_template
-from fsctx.templates.model import Template
-from fsctx.templates.read_verdict import read_verdict
-from fsctx.templates.render import Renderer
 
-PADDED_ROWS = 8
-Verdicts = dict[str, str | None]
-
-
-@dataclass(slots=True, kw_only=True)
-class Way:
-    """One way of computing verdicts, and what it took so far."""
-
-    letter: str
-    what: str
-    run: Callable[[Sequence[str]], Verdicts]
-    share: float
-    """Of the claims: slow ways do fewer."""
-    claims: int = 0
-    wall_s: float = 0.0
-    cpu_s: float = 0.0
-    verdicts: Verdicts = field(default_factory=dict)
-
-    def turn(self, claims: Sequence[str]) -> None:
-        """Do some claims and add up the time."""
-        chosen = claims[: max(1, round(len(claims) * self.share))]
-        wall_s, cpu_s = time.perf_counter(), time.process_time()
-        self.verdicts |= self.run(chosen)
-        self.wall_s += time.perf_counter() - wall_s
-        self.cpu_s += time.process_time() - cpu_s
-        self.claims += len(chosen)
+RIVALS = (
+    Rival(name="lm-eval", script="lm_eval_side.py", package="lm-eval", borrows=True),
+    Rival(name="llama.cpp", script="llama_side.py", package="llama-cpp-python"),
+    Rival(name="vllm", script="vllm_side.py", package=None),
+)
+RIVALS_SHARE = 0.25
+ENVIRONMENTS = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "fsctx-bench"
 
 
-class Bare:
-    """Transformers as its manual shows it: what `a` and `b` use."""
-
-    def __init__(self, folder: Path, template: Template) -> None:
-        silence()
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, padding_side="left")
-        self._model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-        self._template = template
-        self._renderer = Renderer(template)
-
-    def one_by_one(self, claims: Sequence[str]) -> Verdicts:
-        """Do each claim by itself."""
-        return {claim: self._generate([claim])[0] for claim in claims}
-
-    def padded(self, claims: Sequence[str]) -> Verdicts:
-        """Do the claims in batches, in the order given."""
-        parts = [claims[at : at + PADDED_ROWS] for at in range(0, len(claims), PADDED_ROWS)]
-        return {claim: said for part in parts for claim, said in zip(part, self._generate(part), strict=True)}
-
-    def _generate(self, claims: Sequence[str]) -> list[str | None]:
-        chats = [
-            [{"role": m.role, "content": m.content} for m in self._renderer.prompt(c, {}).messages] for c in claims
-        ]
-        texts = self._tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=True)
-        fed = self._tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
-        with torch.inference_mode():
-            out = self._model.generate(
-                **fed,
-                max_new_tokens=self._template.generation.max_new_tokens,
-                do_sample=False,
-                pad_token_id=self._tokenizer.eos_token_id,
-            )
-        written = self._tokenizer.batch_decode(out[:, fed["input_ids"].shape[1] :], skip_special_tokens=True)
-        return [read_verdict(text, self._template) for text in written]
-
-
-def with_engine(model: Model, template: Template, method: Method) -> Callable[[Sequence[str]], Verdicts]:
-    """Return what computes verdicts with this project's engine, encoding included."""
-    bound: Bound = model.bind(BoundTask(template=template, method=method))
-
-    def run(claims: Sequence[str]) -> Verdicts:
-        encoded = bound.encode([Row(row=n, claim=claim) for n, claim in enumerate(claims)])
-        parts = infer_all(bound, encoded, budget=Budget(model.batch_tokens), should_stop=lambda: False)
-        found: list[Verdict] = [verdict for part in parts for verdict in part]
-        return {claims[verdict.row]: verdict.verdict for verdict in found}
-
-    return run
-
-
-def measure(folder: Path, claims: Sequence[str], rounds: int) -> list[Way]:
-    """Let all ways take turns."""
-    template = load_template("fever")
-    bare = Bare(folder, template)
-    single = HfEngine(device="cpu", dtype="float32").load(folder)
-    half = HfEngine(device="cpu", dtype="bfloat16").load(folder)
-    ways = [
-        Way(letter="a", what="generate, claim by claim", run=bare.one_by_one, share=0.125),
-        Way(letter="b", what=f"generate, padded by {PADDED_ROWS}", run=bare.padded, share=0.25),
-        Way(letter="g", what="fsctx generate", run=with_engine(single, template, "generate"), share=0.5),
-        Way(letter="s", what="fsctx score float32", run=with_engine(single, template, "score"), share=1.0),
-        Way(letter="h", what="fsctx score bfloat16", run=with_engine(half, template, "score"), share=1.0),
-    ]
-    for way in ways:
-        way.run(claims[:1])  # warm
-    for number in range(rounds):
-        for way in ways:
-            way.turn(claims[number::rounds])
-    return ways
-
-
-def report(ways: Sequence[Way]) -> None:
-    """Print the table and the JSON line."""
-    by = {way.letter: way for way in ways}
-    paper = by["a"].wall_s / by["a"].claims
-    print(f"{'':<3}{'way':<28}{'claims':>7}{'claims/s':>10}{'CPU s/claim':>13}{'times a':>9}")
-    for way in ways:
-        each = way.wall_s / way.claims
-        print(
-            f"{way.letter:<3}{way.what:<28}{way.claims:>7}{1 / each:>10.2f}{way.cpu_s / way.claims:>13.3f}"
-            f"{paper / each:>9.1f}"
-        )
-    document = {
-        "threads": torch.get_num_threads(),
-        "claims_per_s": {way.letter: round(way.claims / way.wall_s, 3) for way in ways},
-        "cpu_s_per_claim": {way.letter: round(way.cpu_s / way.claims, 4) for way in ways},
-        "times_paper_wall": {way.letter: round(paper * way.claims / way.wall_s, 2) for way in ways},
-        "times_paper_cpu": {
-            way.letter: round(by["a"].cpu_s / by["a"].claims / (way.cpu_s / way.claims), 2) for way in ways
-        },
-        "agreement_bfloat16": agreement(by["h"].verdicts, by["s"].verdicts),
-        "agreement_generate": agreement(by["g"].verdicts, by["a"].verdicts),
+def against(claims: Sequence[str], folder: Path, options: argparse.Namespace, name: str) -> dict[str, Measured | str]:
+    """Run the other engines on some claims; a reason stands for what can't be run."""
+    template = load_template(name)
+    found: dict[str, Measured | str] = {}
+    chosen = claims[: max(2, round(len(claims) * RIVALS_SHARE))]
+    request = {
+        "model": str(folder),
+        "gguf": str(options.model),
+        "labels": {label.name: label.words for label in template.labels},
+        "prompts": prompts_of(folder, template, chosen),
     }
-    print(json.dumps(document))
+    for rival in RIVALS:
+        if rival.name == "llama.cpp" and options.model.suffix != ".gguf":
+            found[rival.name] = "--model is not a .gguf file"
+            continue
+        try:
+            with tempfile.TemporaryDirectory() as scratch:
+                said = run(rival, request, environments=options.environments, scratch=Path(scratch))
+            found[rival.name] = Measured(n_claims=len(chosen), **said)
+        except Skipped as error:
+            found[rival.name] = str(error)
+    return found
 
 
-def agreement(one: Verdicts, other: Verdicts) -> float:
-    """Return the share of equal verdicts among the claims that both did."""
-    both = one.keys() & other.keys()
-    return round(sum(one[claim] == other[claim] for claim in both) / max(1, len(both)), 4)
+def report(name: str, ways: dict[str, Measured | str], ceilings: dict[str, float]) -> dict[str, object]:
+    """Print one template's table; return what the JSON document says of it."""
+    measured = {way: seen for way, seen in ways.items() if isinstance(seen, Measured)}
+    cost = {way: seen.cpu_s / seen.n_claims for way, seen in measured.items()}
+    fraction = {way: round(ceilings[way] / cost[way], 3) for way in ceilings}
+    same = {way: agreement(seen.verdicts, measured["float32"].verdicts) for way, seen in measured.items()}
+    print(f"\ntemplate {name}")
+    print(
+        f"{'way':<12}{'claims':>7}{'claims/s':>10}{'CPU s/claim':>13}{'x listing':>11}"
+        f"{'of ceiling':>12}{'as float32':>12}"
+    )
+    for way, seen in ways.items():
+        if not isinstance(seen, Measured):
+            print(f"{way:<12}skipped: {seen}")
+            continue
+        print(
+            f"{way:<12}{seen.n_claims:>7}{seen.n_claims / seen.wall_s:>10.2f}{cost[way]:>13.4f}"
+            f"{cost['listing'] / cost[way]:>11.1f}{fraction.get(way, ''):>12}{same[way]:>12.3f}"
+        )
+    return {
+        "cpu_s_per_claim": {way: round(value, 4) for way, value in cost.items()},
+        "claims_per_s": {way: round(seen.n_claims / seen.wall_s, 3) for way, seen in measured.items()},
+        "times_listing": {way: round(cost["listing"] / value, 2) for way, value in cost.items()},
+        "times_lm_eval": {way: round(cost["lm-eval"] / value, 2) for way, value in cost.items() if "lm-eval" in cost},
+        "of_ceiling": fraction,
+        "agreement_with_float32": same,
+        "skipped": {way: seen for way, seen in ways.items() if isinstance(seen, str)},
+    }
 
 
 def read_claims(path: Path | None, n: int) -> list[str]:
@@ -177,20 +108,39 @@ def read_claims(path: Path | None, n: int) -> list[str]:
     return list(dict.fromkeys(json.loads(line)["claim"] for line in lines))[:n]
 
 
+def measure(folder: Path, options: argparse.Namespace) -> dict[str, object]:
+    """Measure all ways with each template."""
+    claims = read_claims(options.path, options.claims)
+    found: dict[str, object] = {}
+    for name in options.template or ["fever", "fever-examples"]:
+        template = load_template(name)
+        own, loaded = own_ways(folder, template)
+        ours = take_turns(own, claims, options.rounds)
+        first = {way: ours[way] for way in ("listing", "padded")}
+        ways = first | against(claims, folder, options, name) | ours
+        found[name] = report(name, ways, {dtype: ceiling(loaded[dtype], template, claims) for dtype in loaded})
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("path", nargs="?", type=Path, help="JSON Lines with `claim`; else the demo's claims")
     parser.add_argument("--model", type=Path, default=Path(".model/SmolLM2-135M-Instruct.Q4_1.gguf"))
+    parser.add_argument("--template", action="append", help="as `fsctx plan` takes it; repeatable")
     parser.add_argument("--claims", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--environments", type=Path, default=ENVIRONMENTS, help="folder of the other engines' own")
+    parser.add_argument("--quick", action="store_true", help="16 claims, one round, one template")
     options = parser.parse_args()
-    claims = read_claims(options.path, options.claims)
+    if options.quick:
+        options.claims, options.rounds, options.template = 16, 1, options.template or ["fever"]
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.model
         if options.model.suffix == ".gguf":
             folder = Path(scratch) / "model"
             convert_gguf(options.model, folder)
-        report(measure(folder, claims, options.rounds))
+        document = {"threads": os.environ.get("OMP_NUM_THREADS"), "templates": measure(folder, options)}
+    print(json.dumps(document))
     return 0
 
 

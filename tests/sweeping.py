@@ -1,5 +1,6 @@
 """Sweeps for tests: planned by the real plan, on claims whose labels the fake engine holds to be true."""
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -85,7 +86,8 @@ class Worker:
         for unit in set(units) - self.done:
             place = self.run.manifest.geometry.place(unit)
             bound = self.bound(place.task)
-            verdicts = bound.infer(bound.encode(Slices(self.run.store).read(place, ())))
+            with contextlib.closing(Slices(self.run.store)) as slices:
+                verdicts = bound.infer(bound.encode(slices.read(place, ())))
             origin = Origin(generation=0, agent="worker", host="host", device="fake", engine="fake")
             table = to_table(verdicts, self.run.labels(place.task), origin)
             leases.take(self.run.store, LeaseId(unit, 0), "worker")

@@ -8,6 +8,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
     AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    BertConfig,
     Gemma2Config,
     Gemma3TextConfig,
     LlamaConfig,
@@ -16,8 +18,10 @@ from transformers import (
     PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen3Config,
+    RobertaConfig,
 )
 
+NLI = ("entailment", "neutral", "contradiction")
 CHAT = (
     "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}<|end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
@@ -62,6 +66,28 @@ def make_model(folder: Path, kind: str = "llama", *, chat: str | None = CHAT, se
         warnings.simplefilter("ignore")
         model = AutoModelForCausalLM.from_config(CONFIGS[kind](len(tokenizer)))
         model.save_pretrained(folder)
+    return folder
+
+
+def make_classifier(folder: Path, kind: str = "bert", *, names: tuple[str, ...] = NLI) -> Path:
+    """Write a random classifier with classes of these names and its tokenizer; return the folder."""
+    tokenizer = _tokenizer(None)
+    tokenizer.pad_token = "</s>"
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = {"bert": BertConfig, "roberta": RobertaConfig}[kind](
+        vocab_size=len(tokenizer),
+        max_position_embeddings=128,
+        initializer_range=0.4,
+        pad_token_id=1,
+        id2label=dict(enumerate(names)),
+        label2id={name: index for index, name in enumerate(names)},
+        **sizes,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
     return folder
 
 

@@ -23,6 +23,7 @@ from fsctx.agent.leaving import SIGNALS, Leaving
 from fsctx.agent.loop import Loop
 from fsctx.agent.options import AgentOptions
 from fsctx.agent.orphans import nobody_left_behind
+from fsctx.agent.remembering import remembering
 from fsctx.agent.residency import ContextMode
 from fsctx.agent.runfiles import RunFiles, check_still_there, read_run
 from fsctx.agent.sources import contexts_on_node, source_of_files
@@ -116,7 +117,7 @@ def _work(start: _Start) -> int:
                 world=start.world,
                 heartbeat=heartbeat,
                 leaving=start.leaving,
-                engine_for=engines(options, device=device.spec),
+                engine_for=remembering(engines(options, device=device.spec), options.cache),
                 check=functools.partial(check_holds, device, n_devices=n_devices),
                 fetch=source_of_files(options, cache, say=start.say, bring=bring),
                 mend=cache.mend,

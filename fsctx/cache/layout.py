@@ -8,6 +8,7 @@ ROOT/records/<kind>-<digest>.json   sizes and chunk hashes; of an environment, h
 ROOT/locks/<digest>                 flock, exclusive: who makes or removes a digest's folders
 ROOT/locks/.room                    flock, exclusive: who counts what the cache holds and makes room in it
 ROOT/pins/<kind>-<digest>           flock, shared: who uses a folder; exclusive: who removes it. Never unlinked
+ROOT/batches/<key>                  how many tokens a batch may have of a model on a device (fsctx.cache.batches)
 ROOT/engines/<k>/                   what engines compile and download (fsctx.cache.engines)
 """
 

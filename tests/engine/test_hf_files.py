@@ -113,3 +113,39 @@ def test_a_gguf_file_becomes_a_folder_that_any_reader_takes(tmp_path_factory: py
     bound = HfEngine(device="cpu").load(folder).bind(BoundTask(template=template, method="score"))
     (verdict,) = bound.infer(bound.encode([Row(row=0, claim="The Danube flows through Vienna.")]))
     assert verdict.verdict == "SUPPORTED"
+
+
+def rewrite(folder: Path, **changes: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model_type": "bert", "architectures": ["BertForMaskedLM"]},
+        {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True},
+        {"model_type": "vit", "architectures": ["ViTForImageClassification"]},
+    ],
+)
+def test_a_model_that_neither_continues_nor_classifies_a_text_is_refused(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    rewrite(make_model(tmp_path), **changes)
+    with pytest.raises(Misconfigured, match="neither continues a text nor classifies"):
+        load(tmp_path)
+
+
+def test_an_adapter_is_never_left_out_in_silence(tmp_path: Path) -> None:
+    (make_model(tmp_path) / "adapter_config.json").write_text("{}")
+    with pytest.raises(Misconfigured, match="merge_and_unload"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(("method", "package"), [("bitsandbytes", "bitsandbytes"), ("quanto", "optimum-quanto")])
+def test_a_quantised_model_whose_library_is_not_installed_names_the_package(
+    tmp_path: Path, method: str, package: str
+) -> None:
+    rewrite(make_model(tmp_path), quantization_config={"quant_method": method})
+    with pytest.raises(Misconfigured, match=f"pip install {package}"):
+        load(tmp_path)

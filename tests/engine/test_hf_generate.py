@@ -11,10 +11,11 @@ pytest.importorskip("transformers")
 
 from tiny_models import make_model  # noqa: E402
 
-from fsctx.agent.batching import Budget, infer_all  # noqa: E402
+from fsctx.agent.batching import EVIDENCE, Budget, Health, infer_all  # noqa: E402
 from fsctx.agent.engines.base import Bound, BoundTask, Row  # noqa: E402
 from fsctx.agent.engines.hf.engine import HfEngine  # noqa: E402
 from fsctx.agent.engines.hf.generate import GenerateBound  # noqa: E402
+from fsctx.errors import Misconfigured, Unfit  # noqa: E402
 from fsctx.protocol.verdicts import Status, Verdict  # noqa: E402
 from fsctx.templates.load import load_template  # noqa: E402
 from fsctx.templates.model import Generation, Template  # noqa: E402
@@ -125,3 +126,57 @@ def test_a_prompt_that_leaves_no_room_for_the_answer_is_too_long(tmp_path: Path)
     (verdict,) = run(bind(make_model(tmp_path), max_new_tokens=300), ["the " * 200], 1000)
     assert verdict.status == Status.TOO_LONG
     assert "300" in str(verdict.error)
+
+
+def test_a_choice_lets_out_labels_only_and_the_likeliest_token_at_each_step(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from fsctx.templates.render import render
+
+    folder, template = make_model(tmp_path), load_template("fever-raw")
+    bound = bind(folder, max_new_tokens=12, choice=True)
+    together = run(bound, CLAIMS, 100_000)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    words = {label.words: label.name for label in template.labels}
+    for claim, verdict in zip(CLAIMS, together, strict=True):
+        prompt = tokenizer.encode(str(render(template, claim, {}).text))
+        left = [tokenizer.encode(part, add_special_tokens=False) for part in words]
+        written: list[int] = []
+        while len(left) > 1 or written != left[0]:
+            with torch.inference_mode():
+                steps = model(torch.tensor([prompt + written])).logits[0, -1]
+            written.append(max({ids[len(written)] for ids in left}, key=lambda token: float(steps[token])))
+            left = [ids for ids in left if ids[: len(written)] == written]
+        assert verdict.text == tokenizer.decode(written)
+        assert verdict.verdict == words[verdict.text]
+        assert verdict.output_tokens == len(written)
+        assert verdict.status == Status.OK
+
+
+def test_a_drawn_choice_is_a_label_too_and_depends_on_the_claim_alone(tmp_path: Path) -> None:
+    bound = bind(make_model(tmp_path), max_new_tokens=12, choice=True, temperature=5.0)
+    claims = [f"claim {n}" for n in range(30)]
+    together, alone = run(bound, claims, 100_000), run(bound, claims, 1)
+    assert together == alone
+    assert {verdict.verdict for verdict in together} == set(load_template("fever-raw").label_names)
+
+
+def test_a_choice_longer_than_what_may_be_written_is_refused_at_bind(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match="max_new_tokens"):
+        bind(make_model(tmp_path), max_new_tokens=1, choice=True)
+
+
+def test_rows_whose_logits_are_no_numbers_are_errors_and_an_engine_that_gives_no_others_is_unfit(
+    tmp_path: Path,
+) -> None:
+    model = HfEngine(device="cpu").load(make_model(tmp_path))
+    bound = model.bind(BoundTask(template=load_template("fever-raw"), method="generate"))
+    with torch.no_grad():
+        model._resident.model.lm_head.weight[5] = float("nan")
+    (verdict,) = run(bound, ["x"], 1000)
+    assert (verdict.status, verdict.verdict, verdict.text) == (Status.ERROR, None, None)
+    assert "not finite" in str(verdict.error)
+    encoded = bound.encode([Row(row=n, claim="x") for n in range(EVIDENCE)])
+    with pytest.raises(Unfit, match="another node"):
+        list(infer_all(bound, encoded, budget=Budget(10**6), should_stop=lambda: False, health=Health()))

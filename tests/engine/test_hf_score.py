@@ -10,11 +10,11 @@ pytest.importorskip("transformers")
 
 from tiny_models import CHAT_WITHOUT_SYSTEM, make_model  # noqa: E402
 
-from fsctx.agent.batching import Budget, infer_all  # noqa: E402
+from fsctx.agent.batching import EVIDENCE, Budget, Health, infer_all  # noqa: E402
 from fsctx.agent.engines.base import BoundTask, Row  # noqa: E402
 from fsctx.agent.engines.hf.engine import HfEngine, HfModel  # noqa: E402
 from fsctx.agent.engines.hf.score import ScoreBound  # noqa: E402
-from fsctx.errors import Misconfigured  # noqa: E402
+from fsctx.errors import Misconfigured, Unfit  # noqa: E402
 from fsctx.protocol.verdicts import Status, Verdict  # noqa: E402
 from fsctx.templates.load import load_template, parse_template  # noqa: E402
 from fsctx.templates.model import Label, Template  # noqa: E402
@@ -89,6 +89,7 @@ def test_common_architectures_are_scored_in_one_pass(tmp_path: Path, kind: str) 
     bound = bind(make_model(tmp_path, kind), load_template("fever-raw"))
     assert bound.tree is not None
     assert len(bound.tree.prefix) > 20
+    assert bound.tree.is_shared == (kind != "gemma2")  # whose attention is none that can be replaced
 
 
 @pytest.mark.parametrize("kind", ["mamba", "mistral"])
@@ -173,8 +174,21 @@ def test_scores_that_are_not_numbers_become_an_error_of_the_row(tmp_path: Path) 
     bound = model.bind(BoundTask(template=load_template("fever"), method="score"))
     with torch.no_grad():
         model._resident.model.lm_head.weight[5] = float("nan")
-    (verdict,) = bound.infer(bound.encode([Row(row=3, claim="x")]))
-    assert (verdict.row, verdict.status, verdict.verdict) == (3, Status.ERROR, None)
+    (verdict,) = verdicts(bound, ["x"])
+    assert (verdict.row, verdict.status, verdict.verdict) == (0, Status.ERROR, None)
+    assert "not finite" in str(verdict.error)
+    encoded = bound.encode([Row(row=n, claim="x") for n in range(EVIDENCE)])
+    with pytest.raises(Unfit, match="another node"):
+        list(infer_all(bound, encoded, budget=Budget(10**6), should_stop=lambda: False, health=Health()))
+
+
+def test_a_row_whose_scores_are_not_numbers_costs_no_other(tmp_path: Path) -> None:
+    bound = bind(make_model(tmp_path), load_template("fever"))
+    good, bad = bound.encode([Row(row=0, claim="x"), Row(row=1, claim="🙂")])
+    token = next(iter(set(bad.payload.context) - set(good.payload.context)))
+    with torch.no_grad():
+        bound.tree.resident.model.get_input_embeddings().weight[token] = float("nan")  # type: ignore[union-attr]
+    assert [v.status for v in bound.infer([good, bad])] == [Status.OK, Status.ERROR]
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

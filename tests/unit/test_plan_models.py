@@ -98,6 +98,7 @@ def test_a_hub_that_cannot_be_reached_is_one_clear_line(monkeypatch: pytest.Monk
     [
         ({"model.safetensors": "w"}, "has no config.json"),
         ({"config.json": "{}"}, r"has no \*\.safetensors"),
+        ({"adapter_config.json": "{}", "adapter_model.safetensors": "w"}, r"LoRA adapter.*merge_and_unload"),
         ({"config.json": "{}", "pytorch_model.bin": "w"}, r"pickles only \(pytorch_model\.bin\).*save_pretrained"),
         (
             {

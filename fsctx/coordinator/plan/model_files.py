@@ -15,6 +15,7 @@ _GGUF_MAGIC = b"GGUF"
 _BELONGING = (".json", ".txt", ".model", ".safetensors", ".jinja", ".tiktoken")
 _TEMPLATES = "additional_chat_templates"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+_ADAPTER = "adapter_config.json"
 _INDEX = "model.safetensors.index.json"
 
 
@@ -62,6 +63,11 @@ def _gguf(path: Path) -> ModelFiles:
 def _folder(folder: Path) -> ModelFiles:
     with _readable(folder):
         paths = tuple(sorted(_belonging(folder)))
+    if _ADAPTER in paths:
+        raise InputError(
+            f"model folder {folder} holds a LoRA adapter ({_ADAPTER}), which no agent applies: merge it into its model"
+            " once with peft's merge_and_unload() and save_pretrained(NEW), copy its tokenizer's files there, pass NEW"
+        )
     if "config.json" not in paths:
         raise InputError(f"model folder {folder} has no config.json: pass the folder that holds it")
     if not any(path.endswith(".safetensors") for path in paths):

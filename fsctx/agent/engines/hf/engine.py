@@ -10,10 +10,11 @@ import transformers
 
 from fsctx.agent.device import preflight
 from fsctx.agent.engines.base import UNSPLIT, Bound, BoundTask, Model, Split
+from fsctx.agent.engines.hf.classify import load_classifier
 from fsctx.agent.engines.hf.convert import convert_gguf
 from fsctx.agent.engines.hf.device import default_dtype
 from fsctx.agent.engines.hf.errors import guarded
-from fsctx.agent.engines.hf.files import check_split, read_model
+from fsctx.agent.engines.hf.files import check_split, is_classifier, read_model
 from fsctx.agent.engines.hf.generate import GenerateBound
 from fsctx.agent.engines.hf.resident import Resident, find_batch_tokens, make_resident
 from fsctx.agent.engines.hf.score import ScoreBound
@@ -55,8 +56,10 @@ class HfEngine:
         return self._ranks
 
 
-def load_on(files: Path, *, device: str, dtype: str | None, split: Split = UNSPLIT) -> "HfModel":
+def load_on(files: Path, *, device: str, dtype: str | None, split: Split = UNSPLIT) -> Model:
     """Load a model onto a device; of one that is split, what this rank holds, which all ranks do at a time."""
+    if split == UNSPLIT and is_classifier(files):
+        return load_classifier(files, device=device, dtype=dtype)
     info = preflight(device)
     where = torch.device(info.spec)
     precision = getattr(torch, dtype) if dtype else default_dtype(where)

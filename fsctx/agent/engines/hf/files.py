@@ -9,15 +9,20 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from fsctx.agent.engines.base import UNSPLIT, Split
 from fsctx.agent.engines.hf.errors import first_line
+from fsctx.agent.engines.hf.quantised import missing_library
 from fsctx.errors import Misconfigured, Unfit
 from fsctx.store.mounts import mount_of, mounts
 
 GGUF = ".gguf"
 _CONFIG = "config.json"
+_ADAPTER = "adapter_config.json"
+_CLASSIFIER = "ForSequenceClassification"
+_NO_SCORES = ("ForMaskedLM", "ForPreTraining", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
 _BLOCK_BYTES = 16 << 20
 
 
@@ -41,9 +46,9 @@ def read_model(path: Path, *, device: torch.device, dtype: torch.dtype, split: S
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = _read_weights(where, dtype, extra) if split.n_ranks == 1 else _read_share(where, dtype, split)
+            model = _read_whole(where, device, dtype, extra) if split.n_ranks == 1 else _read_share(where, dtype, split)
             tokenizer = AutoTokenizer.from_pretrained(where, local_files_only=True, trust_remote_code=False, **extra)
-        return Loaded(model=model.to(device).eval().requires_grad_(requires_grad=False), tokenizer=tokenizer)
+        return Loaded(model=model.eval().requires_grad_(requires_grad=False), tokenizer=tokenizer)
     except (torch.OutOfMemoryError, MemoryError) as error:
         raise Unfit(
             f"the model {path} does not fit the device {device} ({first_line(error)}): ask for more memory"
@@ -67,6 +72,8 @@ def check_split(path: Path, split: Split) -> None:
             f"{split} takes transformers 5.24 or newer, here is {transformers.__version__}: pip install -U transformers"
         )
     where, extra = _source(path)
+    if is_classifier(path):
+        raise Misconfigured(f"{path} is a classifier, which can't be split: do without {split}")
     if extra:
         raise Misconfigured(
             f"{path} can't be split as a .gguf file: convert it to a model folder, or do without {split}"
@@ -87,6 +94,11 @@ def check_split(path: Path, split: Split) -> None:
         raise Misconfigured(f"{path} has {n_layers} layers, too few for --pp {split.pp}: use a lower one")
 
 
+def is_classifier(path: Path) -> bool:
+    """Tell whether a model folder holds a classifier."""
+    return (path / _CONFIG).is_file() and _architecture(_config(path)).endswith(_CLASSIFIER)
+
+
 def silence() -> None:
     """Keep transformers' advice and progress bars off the agent's log."""
     logging: Any = transformers.logging
@@ -100,20 +112,46 @@ def _source(path: Path) -> tuple[Path, dict[str, str]]:
         return path.parent, {"gguf_file": path.name}
     if not (path / _CONFIG).is_file():
         raise Misconfigured(f"{path} is not a model: a folder with {_CONFIG} and *.safetensors, or a .gguf file")
-    _refuse_code(path)
+    _refuse(path, _config(path))
     if not any(path.glob("*.safetensors")):
         raise Misconfigured(_no_weights(path))
     return path, {}
 
 
-def _refuse_code(path: Path) -> None:
+def _config(path: Path) -> dict[str, Any]:
     try:
         config = json.loads((path / _CONFIG).read_text(encoding="utf-8"))
-        has_own_code = "auto_map" in config and config.get("model_type") not in transformers.CONFIG_MAPPING
-    except (ValueError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise Misconfigured(f"{path / _CONFIG} is not a model's configuration ({error})") from None
-    if has_own_code:
+    if not isinstance(config, dict):
+        raise Misconfigured(f"{path / _CONFIG} is not a model's configuration (a {type(config).__name__})")
+    return config
+
+
+def _architecture(config: dict[str, Any]) -> str:
+    return str((config.get("architectures") or [""])[0])
+
+
+def _refuse(path: Path, config: dict[str, Any]) -> None:
+    """Refuse what would be run wrongly, or not at all."""
+    kind, architecture = config.get("model_type"), _architecture(config)
+    if "auto_map" in config and kind not in transformers.CONFIG_MAPPING:
         raise Misconfigured(f"{path} needs code of its own to run, which fsctx does not execute: use another model")
+    if (path / _ADAPTER).exists():
+        raise Misconfigured(
+            f"{path} holds a LoRA adapter ({_ADAPTER}), which fsctx does not apply: merge it into its model once with "
+            "peft's merge_and_unload(), save_pretrained(NEW), and plan with NEW"
+        )
+    is_decoder = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not config.get("is_encoder_decoder")
+    is_usable = architecture.endswith(_CLASSIFIER) or (is_decoder and not architecture.endswith(_NO_SCORES))
+    if kind in transformers.CONFIG_MAPPING and not is_usable:
+        raise Misconfigured(
+            f"{path} is a {architecture or kind}, which neither continues a text nor classifies one:"
+            " use a decoder (…ForCausalLM) or a classifier (…ForSequenceClassification)"
+        )
+    needed = missing_library(config)
+    if needed is not None:
+        raise Misconfigured(f"{path} is quantised and needs the package {needed} here: pip install {needed}")
 
 
 def _no_weights(path: Path) -> str:
@@ -143,8 +181,15 @@ def _read_share(where: Path, dtype: torch.dtype, split: Split) -> Any:
     return model
 
 
+def _read_whole(where: Path, device: torch.device, dtype: torch.dtype, extra: dict[str, str]) -> Any:
+    """Load all of a model onto a device. A quantised one must be loaded where it is to stay."""
+    if not extra and "quantization_config" in _config(where):
+        return _read_weights(where, dtype, extra, device_map={"": device})
+    return _read_weights(where, dtype, extra).to(device)
+
+
 def _read_weights(where: Path, dtype: torch.dtype, extra: dict[str, str], **more: Any) -> Any:
-    factory: Any = AutoModelForCausalLM
+    factory: Any = AutoModelForSequenceClassification if not extra and is_classifier(where) else AutoModelForCausalLM
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, **extra, **more}
     if not extra:
         options |= {"use_safetensors": True, "disable_mmap": _read_ahead(sorted(where.glob("*.safetensors")))}

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 import torch
 
 from fsctx.agent.engines.base import BoundTask, Encoded, Row
+from fsctx.agent.engines.hf.choice import Choices, choices_of
 from fsctx.agent.engines.hf.encode import encode_rows, refuse, sentinel_rows
-from fsctx.agent.engines.hf.errors import first_line, guarded
+from fsctx.agent.engines.hf.errors import NOT_NUMBERS, first_line, guarded
 from fsctx.agent.engines.hf.resident import Resident, tolerance
 from fsctx.agent.engines.hf.text import Ids, PromptTokens
 from fsctx.agent.engines.hf.write import Asked, Writer, checked_writer
 from fsctx.errors import EngineError, Misconfigured, OutOfMemory
 from fsctx.protocol.verdicts import Status, Verdict
+from fsctx.templates.model import Template
 from fsctx.templates.read_verdict import read_verdict
 
 log = logging.getLogger(__name__)
@@ -26,7 +28,8 @@ class GenerateBound:
         self._resident = resident
         self._template = task.template
         self._prompts = PromptTokens(resident.tokenizer, task.template, vocabulary=resident.vocabulary)
-        self._plain = Writer(resident, task.template.generation)
+        self._choices = self._choices_of(task.template)
+        self._plain = Writer(resident, task.template.generation, choices=self._choices)
         self._writer = self._plain
         self._writer = self._with_prefix(self._sentinels(task))
 
@@ -61,19 +64,30 @@ class GenerateBound:
         n_read = len(ids) - (len(self.prefix) if self._writer.takes(asked) else 0)
         return Encoded(row=row.row, n_tokens=n_read + n_new, payload=asked)
 
-    def _write(self, asked: Sequence[Asked]) -> list[list[int]]:
+    def _choices_of(self, template: Template) -> Choices | None:
+        if not template.generation.choice:
+            return None
+        rows = sentinel_rows(template)
+        return choices_of(self._prompts, template, self._prompts.text(rows[0]) if rows else None)
+
+    def _write(self, asked: Sequence[Asked]) -> list[list[int] | None]:
         """Write from the prefix what begins with it, from the start the rest."""
-        written: dict[int, list[int]] = {}
+        written: dict[int, list[int] | None] = {}
         takes = [self._writer.takes(row) for row in asked]
         for writer, is_taken in ((self._writer, True), (self._plain, False)):
             rows = [n for n, taken in enumerate(takes) if taken == is_taken]
             if rows:
                 written |= dict(zip(rows, writer.write([asked[n] for n in rows]), strict=True))
+        if not any(ids is not None for ids in written.values()):
+            raise EngineError(NOT_NUMBERS)
         return [written[n] for n in range(len(asked))]
 
-    def _verdict(self, row: Encoded, ids: list[int]) -> Verdict:
+    def _verdict(self, row: Encoded, ids: list[int] | None) -> Verdict:
+        if ids is None:
+            return Verdict(row=row.row, status=Status.ERROR, error=NOT_NUMBERS, input_tokens=len(row.payload.ids))
         text = _until(self._resident.tokenizer.decode(ids, skip_special_tokens=True), self._template.generation.stop)
-        verdict = read_verdict(text, self._template)
+        chosen = self._choices.chosen(ids) if self._choices else None
+        verdict = read_verdict(text, self._template) if chosen is None else self._template.label_names[chosen]
         return Verdict(
             row=row.row,
             verdict=verdict,
@@ -99,11 +113,11 @@ class GenerateBound:
     @torch.inference_mode()
     def _with_prefix(self, sentinels: Sequence[Asked]) -> Writer:
         """Return a writer that reads the constant prefix once, where it agrees with the plain one on this model."""
-        settings, limit = self._template.generation, tolerance(self._resident.dtype)
+        limit = tolerance(self._resident.dtype)
         try:
             if not sentinels:
                 raise EngineError("the template's columns cannot be guessed")
-            return guarded(lambda: checked_writer(self._resident, settings, sentinels, tolerance=limit))
+            return guarded(lambda: checked_writer(self._plain, sentinels, tolerance=limit))
         except OutOfMemory:
             raise
         except EngineError as error:

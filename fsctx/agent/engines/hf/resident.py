@@ -14,6 +14,9 @@ from fsctx.agent.engines.hf.files import Loaded
 _HEAD_ROWS = 16_384
 """Vocabulary entries per piece of the float32 head: bounds its copy in memory."""
 
+_KEPT_HEAD_BYTES = 1 << 30
+"""On a CPU, converting a head for each batch costs more than a tenth of it: one up to so large is kept converted."""
+
 _WINDOWS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx")
 _LOCAL_WINDOWS = ("sliding_window", "attention_chunk_size", "original_max_position_embeddings")
 _NO_LIMIT = 1 << 40
@@ -102,15 +105,19 @@ class Float32Head(nn.Module):
         super().__init__()
         self.weight = head.weight
         self.bias = head.bias
+        is_kept = head.weight.device.type == "cpu" and 4 * head.weight.numel() <= _KEPT_HEAD_BYTES
+        self._converted = head.weight.float() if is_kept else None
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return float32 logits (..., V) of hidden states (..., H)."""
-        return float32_logits(hidden, self.weight, self.bias)
+        return float32_logits(hidden, self.weight if self._converted is None else self._converted, self.bias)
 
 
 def float32_logits(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """Return float32 logits (..., V) of hidden states (..., H) and a head's weight (V, H) and bias (V)."""
     states = hidden.float()
+    if weight.dtype == torch.float32:
+        return nn.functional.linear(states, weight, None if bias is None else bias.float())
     pieces = [nn.functional.linear(states, rows.float()) for rows in torch.split(weight, _HEAD_ROWS)]
     logits = torch.cat(pieces, dim=-1)
     return logits if bias is None else logits + bias.float()

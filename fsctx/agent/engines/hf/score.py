@@ -1,14 +1,16 @@
 """Verdicts by scoring: the label whose words are the most likely after the prompt."""
 
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
 from fsctx.agent.engines.base import BoundTask, Encoded, Row
 from fsctx.agent.engines.hf.encode import encode_rows, refuse, sentinel_rows
-from fsctx.agent.engines.hf.errors import first_line, guarded
+from fsctx.agent.engines.hf.errors import NOT_NUMBERS, first_line, guarded
 from fsctx.agent.engines.hf.plain import score_plainly, score_sequences
 from fsctx.agent.engines.hf.resident import Resident, tolerance
 from fsctx.agent.engines.hf.text import Ids, LabelTokens, Pair, PromptTokens, control_tokens, fault_of_labels
@@ -37,6 +39,8 @@ class ScoreBound:
         """See `Bound.infer`."""
         pairs: list[Pair] = [row.payload for row in batch]
         scores = guarded(lambda: self._score(pairs))
+        if not any(map(_is_finite, scores)):
+            raise EngineError(NOT_NUMBERS)
         return [self._verdict(row, tuple(own)) for row, own in zip(batch, scores, strict=True)]
 
     def encode(self, rows: Sequence[Row]) -> list[Encoded]:
@@ -80,9 +84,8 @@ class ScoreBound:
 
     def _verdict(self, row: Encoded, scores: tuple[float, ...]) -> Verdict:
         n_input = len(row.payload.context)
-        if not torch.tensor(scores).isfinite().all():
-            error = "the model gave scores that are not finite numbers"
-            return Verdict(row=row.row, status=Status.ERROR, error=error, input_tokens=n_input)
+        if not _is_finite(scores):
+            return Verdict(row=row.row, status=Status.ERROR, error=NOT_NUMBERS, input_tokens=n_input)
         best = max(range(len(scores)), key=scores.__getitem__)
         return Verdict(row=row.row, verdict=self._names[best], scores=scores, input_tokens=n_input)
 
@@ -103,6 +106,10 @@ class ScoreBound:
                 raise Misconfigured(f"template {name!r} cannot be scored by this model: {fault}: change the words")
             _check_window(name, len(pair.context) + max(map(len, pair.labels)), self._resident.window)
         return pairs
+
+
+def _is_finite(scores: Sequence[float]) -> bool:
+    return all(map(math.isfinite, scores))
 
 
 def _check_window(name: str, n_tokens: int, window: int) -> None:
@@ -128,17 +135,19 @@ def _try_tree(resident: Resident, sentinels: Sequence[Pair]) -> Tree | None:
         return None
     contexts = [pair.context for pair in sentinels]
     prefix = contexts[0][: max(0, min(common_length(contexts), min(map(len, contexts)) - 1))]
-    try:
-        return guarded(lambda: _checked_tree(resident, prefix, sentinels))
-    except OutOfMemory:
-        raise
-    except EngineError as error:
-        _fall_back(first_line(error))
+    for is_shared in (True, False) if prefix and resident.device.type == "cpu" else (False,):
+        try:
+            return guarded(partial(_checked_tree, resident, prefix, sentinels, is_shared=is_shared))
+        except OutOfMemory:
+            raise
+        except EngineError as error:
+            reason = first_line(error)
+    _fall_back(reason)
     return None
 
 
-def _checked_tree(resident: Resident, prefix: Ids, sentinels: Sequence[Pair]) -> Tree:
-    tree = Tree(resident, prefix)
+def _checked_tree(resident: Resident, prefix: Ids, sentinels: Sequence[Pair], *, is_shared: bool) -> Tree:
+    tree = Tree(resident, prefix, is_shared=is_shared)
     rows = [pair for pair in sentinels if tree.takes(pair) and pair.labels == sentinels[0].labels]
     if not rows:
         raise EngineError("no sentinel claim begins with the constant prefix and fits the model's local window")

@@ -57,8 +57,8 @@ class PromptTokens:
                 f"the model's chat template refuses the template's chat ({first_line(error)})"
             ) from None
 
-    def ids(self, texts: Sequence[str]) -> list[Ids]:
-        """Return the tokens of each text.
+    def ids(self, texts: Sequence[str], *, is_whole: bool = True) -> list[Ids]:
+        """Return the tokens of each text; of a part of one, without the special tokens in front.
 
         Raises:
             Misconfigured: one that the model has no embedding of, on which a GPU would stop for good.
@@ -70,7 +70,8 @@ class PromptTokens:
         if highest >= self._vocabulary:
             token = self._tokenizer.convert_ids_to_tokens(highest)
             raise Misconfigured(f"the tokenizer makes {token!r}, token {highest}, and the model has {self._vocabulary}")
-        return [(*self._front_of(text), *ids) for text, ids in zip(texts, found, strict=True)]
+        fronts = [self._front_of(text) if is_whole else () for text in texts]
+        return [(*front, *ids) for front, ids in zip(fronts, found, strict=True)]
 
     def _front_of(self, text: str) -> Ids:
         bos = self._tokenizer.bos_token

@@ -17,6 +17,7 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
 
+from fsctx.agent.engines.hf.attention import use_shared_prefix
 from fsctx.agent.engines.hf.resident import Resident
 from fsctx.agent.engines.hf.text import Ids, Pair
 from fsctx.errors import EngineError
@@ -94,16 +95,17 @@ def arrange(labels: Sequence[Ids]) -> Branches:
 class Tree:
     """The scoring pass of one resident model behind one constant prefix."""
 
-    def __init__(self, resident: Resident, prefix: Ids) -> None:
+    def __init__(self, resident: Resident, prefix: Ids, *, is_shared: bool = False) -> None:
         self.prefix = prefix
-        self._resident = resident
+        self.resident = resident
         self._cache = compute_prefix(resident, prefix) if prefix else None
+        self.is_shared = is_shared and bool(prefix) and use_shared_prefix(resident.model)
 
     def takes(self, row: Pair) -> bool:
         """Tell whether a row begins with the prefix and is short enough to be attended to in full."""
         n_prefix, n_tokens = len(self.prefix), len(row.context) + max(map(len, row.labels))
         begins = len(row.context) > n_prefix and row.context[:n_prefix] == self.prefix
-        return begins and n_tokens <= self._resident.local_window
+        return begins and n_tokens <= self.resident.local_window
 
     def cost(self, row: Pair) -> int:
         """Return how many tokens a row feeds to the device."""
@@ -119,14 +121,22 @@ class Tree:
         pads = [n_trunk - len(trunk) for trunk in trunks]
         ids = [(*([0] * pad), *trunk, *branches.fed) for pad, trunk in zip(pads, trunks, strict=True)]
         keep = torch.arange(n_trunk - 1 - len(branches.common), n_trunk + len(branches.fed))
-        logits = self._resident.logits(
+        logits = self.resident.logits(
             self._tensor(ids),  # (B, T + S)
-            keep.to(self._resident.device),
+            keep.to(self.resident.device),
             position_ids=self._positions(pads, n_trunk, branches),
             attention_mask=self._mask(pads, n_trunk, branches),
-            cache=None if self._cache is None else Cache(layers=list(self._cache)),
+            **self._prefix(),
         )  # (B, K, V)
         return self._sum_up(logits, branches, len(rows[0].labels))
+
+    def _prefix(self) -> dict[str, Any]:
+        """Return the argument that hands the prefix' keys and values over."""
+        if self._cache is None:
+            return {}
+        if self.is_shared:
+            return {"shared_prefix": [layer.expanded(1) for layer in self._cache]}
+        return {"cache": Cache(layers=list(self._cache))}
 
     def _sum_up(self, logits: torch.Tensor, branches: Branches, n_labels: int) -> torch.Tensor:
         at, token = self._tensor(branches.step_at), self._tensor(branches.step_token)
@@ -137,10 +147,10 @@ class Tree:
     def _positions(self, pads: list[int], n_trunk: int, branches: Branches) -> torch.Tensor:
         steps = torch.cat([torch.arange(n_trunk), torch.tensor(branches.depth, dtype=torch.long) + n_trunk])  # (T + S)
         behind = steps - torch.tensor(pads).unsqueeze(1)  # (B, T + S)
-        return (behind.clamp(min=0) + len(self.prefix)).to(self._resident.device)
+        return (behind.clamp(min=0) + len(self.prefix)).to(self.resident.device)
 
     def _mask(self, pads: list[int], n_trunk: int, branches: Branches) -> torch.Tensor:
-        """Return the additive mask (B, 1, T + S, P + T + S)."""
+        """Return the additive mask (B, 1, T + S, P + T + S), without P where the attention knows the prefix."""
         of = torch.tensor([-1] * n_trunk + list(branches.of))  # (Q), -1: trunk
         at = torch.arange(len(of))
         is_before = at.unsqueeze(1) >= at  # (Q, Q)
@@ -148,14 +158,15 @@ class Tree:
         is_padding = at < torch.tensor(pads).unsqueeze(1)  # (B, Q)
         own = (is_before & is_related) & ~is_padding.unsqueeze(1)  # (B, Q, Q)
         own |= torch.eye(len(of), dtype=torch.bool)  # padding attends to itself: a row of nothing would be NaN
-        prefix = torch.ones(len(pads), len(of), len(self.prefix), dtype=torch.bool)
-        allowed = torch.cat([prefix, own], dim=-1).unsqueeze(1).to(self._resident.device)
-        dtype = self._resident.dtype
-        mask = torch.zeros(allowed.shape, dtype=dtype, device=self._resident.device)
+        n_prefix = 0 if self.is_shared else len(self.prefix)
+        prefix = torch.ones(len(pads), len(of), n_prefix, dtype=torch.bool)
+        allowed = torch.cat([prefix, own], dim=-1).unsqueeze(1).to(self.resident.device)
+        dtype = self.resident.dtype
+        mask = torch.zeros(allowed.shape, dtype=dtype, device=self.resident.device)
         return mask.masked_fill_(~allowed, torch.finfo(dtype).min)
 
     def _tensor(self, values: Sequence[Any]) -> torch.Tensor:
-        return torch.tensor(values, dtype=torch.long, device=self._resident.device)
+        return torch.tensor(values, dtype=torch.long, device=self.resident.device)
 
 
 def compute_prefix(resident: Resident, prefix: Ids) -> list[PrefixLayer]:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache, LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 
+from fsctx.agent.engines.hf.choice import Choices, Chosen, Held
 from fsctx.agent.engines.hf.resident import Resident
 from fsctx.agent.engines.hf.text import Ids
 from fsctx.agent.engines.hf.tree import PrefixLayer, common_length, compute_prefix
@@ -30,8 +31,11 @@ class Writer:
         [prefix, from the cache | padding | the rest of the prompt] what is written
     """
 
-    def __init__(self, resident: Resident, generation: Generation, prefix: Ids = ()) -> None:
+    def __init__(
+        self, resident: Resident, generation: Generation, *, prefix: Ids = (), choices: Choices | None = None
+    ) -> None:
         self.prefix = prefix
+        self._choices = choices
         self._resident = resident
         self._generation = generation
         self._layers: list[PrefixLayer] = compute_prefix(resident, prefix) if prefix else []
@@ -39,24 +43,33 @@ class Writer:
         self._pad: int = settings.pad_token_id
         self._ends = set(settings.eos_token_id or ())
 
+    def behind(self, prefix: Ids) -> "Writer":
+        """Return the same from a prefix on."""
+        return Writer(self._resident, self._generation, prefix=prefix, choices=self._choices)
+
     def takes(self, row: Asked) -> bool:
         """Tell whether a prompt can be continued from the prefix."""
         n_prefix, n_tokens = len(self.prefix), len(row.ids) + self._generation.max_new_tokens
         begins = len(row.ids) > n_prefix and row.ids[:n_prefix] == self.prefix
         return begins and n_tokens <= self._resident.local_window
 
-    def write(self, asked: Sequence[Asked]) -> list[list[int]]:
-        """Return the tokens written for each prompt, up to and with the one that ended it."""
+    def write(self, asked: Sequence[Asked]) -> list[list[int] | None]:
+        """Return the tokens written for each prompt, up to and with the one that ended it.
+
+        None stands for a row whose logits were no numbers at some step.
+        """
         ids, mask = self._padded(asked)
+        watch = Watch(len(asked))
         out = self._resident.model.generate(
             input_ids=ids,
             attention_mask=mask,
             max_new_tokens=self._generation.max_new_tokens,
-            logits_processor=LogitsProcessorList(self._processors(asked)),
+            logits_processor=LogitsProcessorList([watch, *self._processors(asked, ids.shape[1])]),
             stopping_criteria=StoppingCriteriaList(self._stops(ids.shape[1])),
             **self._cached(len(asked)),
         )
-        return [self._cut(row) for row in out[:, ids.shape[1] :].tolist()]
+        written = out[:, ids.shape[1] :].tolist()
+        return [None if is_bad else self._cut(row) for row, is_bad in zip(written, watch.is_bad, strict=True)]
 
     def first_logits(self, asked: Sequence[Asked]) -> torch.Tensor:
         """Return the logits (B, V) of the first token to write."""
@@ -91,22 +104,41 @@ class Writer:
             cache.update(keys, values, number)
         return {self._resident.cache_argument: cache}
 
-    def _processors(self, asked: Sequence[Asked]) -> list[LogitsProcessor]:
+    def _processors(self, asked: Sequence[Asked], n_prompt: int) -> list[LogitsProcessor]:
         temperature = self._generation.temperature
-        return [Drawn(temperature, [row.seed for row in asked])] if temperature else []
+        drawn: list[LogitsProcessor] = [Drawn(temperature, [row.seed for row in asked])] if temperature else []
+        return [*drawn, Held(self._choices, n_prompt)] if self._choices else drawn
 
     def _stops(self, n_prompt: int) -> list[StoppingCriteria]:
+        if self._choices:
+            return [Chosen(self._choices, n_prompt)]
         stop = self._generation.stop
         return [StopStrings(self._resident.tokenizer, stop, n_prompt)] if stop else []
 
     def _cut(self, ids: list[int]) -> list[int]:
         """Cut a row of the output where it ended: other rows went on longer."""
+        chosen = self._choices.chosen(ids) if self._choices else None
+        if self._choices and chosen is not None:
+            return list(self._choices.sequences[chosen])
         n = next((n + 1 for n, token in enumerate(ids) if token in self._ends), len(ids))
         stop = self._generation.stop
         for k in range(1, n if stop else 0):
             if _has_any(self._resident.tokenizer.decode(ids[:k]), stop):
                 return ids[:k]
         return ids[:n]
+
+
+class Watch(LogitsProcessor):
+    """Notes which rows' logits are no numbers; changes nothing."""
+
+    def __init__(self, n_rows: int) -> None:
+        self.is_bad = [False] * n_rows
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Return the logits (B, V) as they are."""
+        found = scores.isnan().any(dim=-1).tolist()
+        self.is_bad = [was or now for was, now in zip(self.is_bad, found, strict=True)]
+        return scores
 
 
 class Drawn(LogitsProcessor):
@@ -139,9 +171,7 @@ class StopStrings(StoppingCriteria):
         return torch.tensor([_has_any(text, self._stop) for text in texts], device=input_ids.device)
 
 
-def checked_writer(
-    resident: Resident, generation: Generation, sentinels: Sequence[Asked], *, tolerance: float
-) -> Writer:
+def checked_writer(plain: Writer, sentinels: Sequence[Asked], *, tolerance: float) -> Writer:
     """Return a writer from the sentinels' common prefix, once it was seen to agree with one without.
 
     Raises:
@@ -149,7 +179,7 @@ def checked_writer(
     """
     contexts = [row.ids for row in sentinels]
     prefix = contexts[0][: max(0, min(common_length(contexts), min(map(len, contexts)) - 1))]
-    writer, plain = Writer(resident, generation, prefix), Writer(resident, generation)
+    writer = plain.behind(prefix)
     rows = sorted((row for row in sentinels if writer.takes(row)), key=lambda row: len(row.ids))
     if not rows or not prefix:
         raise EngineError("the prompts begin with nothing constant that fits the model's local window")

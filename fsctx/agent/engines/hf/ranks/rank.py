@@ -12,8 +12,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from fsctx.agent.engines.base import Bound
-from fsctx.agent.engines.hf.engine import HfModel, load_on
+from fsctx.agent.engines.base import Bound, Model
+from fsctx.agent.engines.hf.engine import load_on
 from fsctx.agent.engines.hf.errors import first_line
 from fsctx.agent.engines.hf.ranks.messages import Bind, Encode, Failed, Infer, Job, Loaded
 from fsctx.agent.leaving import SIGNALS
@@ -60,7 +60,7 @@ def _answer(call: Callable[[], Any]) -> Any:
 class _Rank:
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._model: HfModel | None = None
+        self._model: Model | None = None
         self._bound: dict[int, Bound] = {}
 
     def load(self) -> Loaded:

@@ -1,0 +1,183 @@
+"""The ways of computing verdicts in this process: transformers as its manual shows it, and this engine."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from fsctx.agent.batching import Budget, infer_all
+from fsctx.agent.engines.base import Bound, BoundTask, Model, Row
+from fsctx.agent.engines.hf.engine import HfEngine, HfModel
+from fsctx.agent.engines.hf.files import silence
+from fsctx.agent.engines.hf.score import ScoreBound
+from fsctx.agent.engines.hf.tree import arrange
+from fsctx.protocol.manifest import Method
+from fsctx.protocol.verdicts import Verdict
+from fsctx.templates.model import Template
+from fsctx.templates.read_verdict import read_verdict
+from fsctx.templates.render import Renderer
+
+PADDED_ROWS = 8
+MATRIX_ROWS = 512
+Verdicts = dict[str, str | None]
+Computing = Callable[[Sequence[str]], Verdicts]
+
+
+@dataclass(slots=True, kw_only=True)
+class Measured:
+    """What a way took."""
+
+    n_claims: int = 0
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    verdicts: Verdicts = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One way of computing verdicts."""
+
+    run: Computing
+    share: float
+    """Of the claims: slow ways do fewer."""
+
+
+class Bare:
+    """Transformers as its manual shows it."""
+
+    def __init__(self, folder: Path, template: Template) -> None:
+        silence()
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, padding_side="left")
+        self._model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        self._template = template
+        self._prompts = Prompts(self._tokenizer, template)
+
+    def one_by_one(self, claims: Sequence[str]) -> Verdicts:
+        """Do each claim by itself."""
+        return {claim: self._generate([claim])[0] for claim in claims}
+
+    def padded(self, claims: Sequence[str]) -> Verdicts:
+        """Do the claims in batches, in the order given."""
+        parts = [claims[at : at + PADDED_ROWS] for at in range(0, len(claims), PADDED_ROWS)]
+        return {claim: said for part in parts for claim, said in zip(part, self._generate(part), strict=True)}
+
+    def _generate(self, claims: Sequence[str]) -> list[str | None]:
+        texts = [self._prompts.of(claim) for claim in claims]
+        fed = self._tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
+        with torch.inference_mode():
+            out = self._model.generate(
+                **fed,
+                max_new_tokens=self._template.generation.max_new_tokens,
+                do_sample=False,
+                pad_token_id=self._tokenizer.eos_token_id,
+            )
+        written = self._tokenizer.batch_decode(out[:, fed["input_ids"].shape[1] :], skip_special_tokens=True)
+        return [read_verdict(text, self._template) for text in written]
+
+
+class Prompts:
+    """Claims to prompts, as text with the chat's own tokens."""
+
+    def __init__(self, tokenizer: Any, template: Template) -> None:
+        self._tokenizer = tokenizer
+        self._renderer = Renderer(template)
+
+    def of(self, claim: str) -> str:
+        """Return a claim's prompt."""
+        chat = [{"role": m.role, "content": m.content} for m in self._renderer.prompt(claim, {}).messages]
+        text: str = self._tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+        return text
+
+
+def prompts_of(folder: Path, template: Template, claims: Sequence[str]) -> dict[str, str]:
+    """Return each claim's prompt."""
+    prompts = Prompts(AutoTokenizer.from_pretrained(folder), template)
+    return {claim: prompts.of(claim) for claim in claims}
+
+
+def own_ways(folder: Path, template: Template) -> tuple[dict[str, Way], dict[str, HfModel]]:
+    """Return the ways of this process by name, and the models that score, by precision."""
+    bare = Bare(folder, template)
+    models = {dtype: HfEngine(device="cpu", dtype=dtype).load(folder) for dtype in ("float32", "bfloat16")}
+    held = replace(template, generation=replace(template.generation, choice=True))
+    ways = {
+        "listing": Way(run=bare.one_by_one, share=0.125),
+        "padded": Way(run=bare.padded, share=0.25),
+        "generate": Way(run=with_engine(models["float32"], template, "generate"), share=0.5),
+        "choice": Way(run=with_engine(models["float32"], held, "generate"), share=0.5),
+        "float32": Way(run=with_engine(models["float32"], template, "score"), share=1.0),
+        "bfloat16": Way(run=with_engine(models["bfloat16"], template, "score"), share=1.0),
+    }
+    return ways, models
+
+
+def with_engine(model: Model, template: Template, method: Method) -> Computing:
+    """Return what computes verdicts with this project's engine, encoding included."""
+    bound: Bound = model.bind(BoundTask(template=template, method=method))
+
+    def run(claims: Sequence[str]) -> Verdicts:
+        encoded = bound.encode([Row(row=n, claim=claim) for n, claim in enumerate(claims)])
+        parts = infer_all(bound, encoded, budget=Budget(model.batch_tokens), should_stop=lambda: False)
+        found: list[Verdict] = [verdict for part in parts for verdict in part]
+        return {claims[verdict.row]: verdict.verdict for verdict in found}
+
+    return run
+
+
+def take_turns(ways: dict[str, Way], claims: Sequence[str], rounds: int) -> dict[str, Measured]:
+    """Let all ways do their share of each round's claims."""
+    found = {name: Measured() for name in ways}
+    for way in ways.values():
+        way.run(claims[:1])  # warm
+    for number in range(rounds):
+        own = claims[number::rounds]
+        for name, way in ways.items():
+            _turn(way, own[: max(1, round(len(own) * way.share))], found[name])
+    return found
+
+
+def _turn(way: Way, claims: Sequence[str], total: Measured) -> None:
+    wall_s, cpu_s = time.perf_counter(), time.process_time()
+    total.verdicts |= way.run(claims)
+    total.wall_s += time.perf_counter() - wall_s
+    total.cpu_s += time.process_time() - cpu_s
+    total.n_claims += len(claims)
+
+
+def agreement(one: Verdicts, other: Verdicts) -> float:
+    """Return the share of equal verdicts among the claims that both did."""
+    both = one.keys() & other.keys()
+    return round(sum(one[claim] == other[claim] for claim in both) / max(1, len(both)), 4)
+
+
+def ceiling(model: HfModel, template: Template, claims: Sequence[str]) -> float:
+    """Return the CPU seconds that a claim's products take at this machine's rate."""
+    bound = model.bind(BoundTask(template=template, method="score"))
+    if not isinstance(bound, ScoreBound) or bound.tree is None:
+        raise SystemExit("this model is scored one sequence at a time: there is nothing to compare")
+    rows = bound.encode([Row(row=n, claim=claim) for n, claim in enumerate(claims)])
+    resident = bound.tree.resident
+    n_head = resident.model.get_output_embeddings().weight.numel()
+    n_body = sum(part.numel() for part in resident.model.get_decoder().layers.parameters())
+    n_read = sum(
+        1 + len(branches.common) + len(branches.fed) for row in rows for branches in [arrange(row.payload.labels)]
+    )
+    products = 2 * (n_body * sum(row.n_tokens for row in rows) + n_head * n_read) / len(rows)
+    config = resident.model.config.get_text_config()
+    return products / matrix_rate(config.hidden_size, config.intermediate_size, resident.dtype)
+
+
+def matrix_rate(n_in: int, n_out: int, dtype: torch.dtype) -> float:
+    """Return the best rate seen of a product, in operations per CPU second."""
+    x, weight = torch.randn(MATRIX_ROWS, n_in, dtype=dtype), torch.randn(n_out, n_in, dtype=dtype)
+    best = 0.0
+    for _ in range(20):
+        began_s = time.process_time()
+        for _ in range(10):
+            torch.nn.functional.linear(x, weight)
+        best = max(best, 10 * 2 * MATRIX_ROWS * n_in * n_out / max(time.process_time() - began_s, 1e-9))
+    return best
