@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from fsctx.coordinator.plan.app_file import PlannedApp, read_app
 from fsctx.coordinator.plan.columns import Asked, Layout, choose_columns
-from fsctx.coordinator.plan.contexts import Model, find_models
+from fsctx.coordinator.plan.contexts import Model, find_app_models, find_models
 from fsctx.coordinator.plan.inputs import Format, Source, find_sources
 from fsctx.coordinator.plan.label_tokens import check_label_tokens
 from fsctx.coordinator.plan.read_delimited import open_delimited
 from fsctx.coordinator.plan.read_json import open_json
 from fsctx.coordinator.plan.read_parquet import open_parquet
 from fsctx.coordinator.plan.reading import Dialect, Fingerprint, Reader
-from fsctx.coordinator.plan.request import PlanRequest, Progress
+from fsctx.coordinator.plan.request import DEFAULT_TEMPLATE, PlanRequest, Progress
 from fsctx.errors import InputError
 from fsctx.templates.checks import check_renders, used_columns
 from fsctx.templates.gold import match_gold
@@ -52,6 +53,7 @@ class Draft:
     models: tuple[Model, ...]
     digest: str
     notes: tuple[str, ...]
+    app: PlannedApp | None = None
 
     @property
     def n_tasks(self) -> int:
@@ -67,15 +69,19 @@ class Draft:
 def draft(request: PlanRequest, *, fetch: Callable[[str], Path], progress: Progress) -> Draft:
     """Read and check everything that was asked for, cheap things first. Writes nothing."""
     check_options(request)
-    templates = _templates(request)
+    app = None if request.app is None else read_app(request.app)
+    templates = _templates(request) if app is None else (_stand_in(app, request),)
     sources = find_sources(request.inputs)
     inputs = tuple(_open(source, request, progress) for source in sources)
     layout = _layout(inputs, request, [t.template for t in templates])
-    for planned in templates:
-        check_renders(planned.template, tuple(layout.extras), source=planned.text)
-    models = find_models(request.models, fetch=fetch, progress=progress)
-    if request.method == "score":
-        check_label_tokens(models, [t.template for t in templates])
+    if app is None:
+        for planned in templates:
+            check_renders(planned.template, tuple(layout.extras), source=planned.text)
+        models = find_models(request.models, fetch=fetch, progress=progress)
+        if request.method == "score":
+            check_label_tokens(models, [t.template for t in templates])
+    else:
+        models = find_app_models(request.models, fetch=fetch, progress=progress)
     return Draft(
         inputs=inputs,
         layout=layout,
@@ -83,6 +89,7 @@ def draft(request: PlanRequest, *, fetch: Callable[[str], Path], progress: Progr
         models=models,
         digest=_digest(request, inputs, templates, models),
         notes=tuple(note for item in inputs for note in item.reader.notes),
+        app=app,
     )
 
 
@@ -90,8 +97,10 @@ def check_options(request: PlanRequest) -> None:
     """Refuse options that mean nothing."""
     if not request.inputs:
         raise InputError("no input was named: pass at least one file with claims")
-    if not request.models:
+    if not request.models and request.app is None:
         raise InputError("no model was named: pass --model")
+    if request.app is not None and (request.templates or request.method != "score"):
+        raise InputError("--app: an application makes its own prompts: leave --template and --method out")
     if request.unit_rows is not None and request.unit_rows < 1:
         raise InputError(f"--unit-rows {request.unit_rows}: a unit needs at least one row")
     if request.ttl_s is not None and not request.ttl_s > 0:
@@ -101,7 +110,7 @@ def check_options(request: PlanRequest) -> None:
 def _templates(request: PlanRequest) -> tuple[PlannedTemplate, ...]:
     """Read the templates, in the order given; the same one twice counts once."""
     found: dict[str, PlannedTemplate] = {}
-    for ref in request.templates:
+    for ref in request.templates or (DEFAULT_TEMPLATE,):
         text = template_source(ref)
         planned = PlannedTemplate(template=parse_template(text, where=ref), text=text)
         other = found.setdefault(planned.template.name, planned)
@@ -109,6 +118,12 @@ def _templates(request: PlanRequest) -> tuple[PlannedTemplate, ...]:
             raise InputError(f"two templates are named {planned.template.name!r} (one is {ref}): rename one of them")
         match_gold((), planned.template, request.gold)
     return tuple(found.values())
+
+
+def _stand_in(app: PlannedApp, request: PlanRequest) -> PlannedTemplate:
+    """Return what stands for an application among the templates: its name, its labels, its code as text."""
+    match_gold((), app.app.template, request.gold)
+    return PlannedTemplate(template=app.app.template, text=app.code.decode(errors="replace"))
 
 
 def _open(source: Source, request: PlanRequest, progress: Progress) -> Input:

@@ -7,6 +7,8 @@ from typing import Protocol
 
 from fsctx.protocol.manifest import Method
 
+DEFAULT_TEMPLATE = "fever"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
@@ -16,7 +18,8 @@ class PlanRequest:
     """Files, folders and globs, in order."""
     run: Path
     models: tuple[str, ...]
-    templates: tuple[str, ...] = ("fever",)
+    templates: tuple[str, ...] = ()
+    """None: `DEFAULT_TEMPLATE`, or none with an application."""
     method: Method = "score"
     id_column: str | None = None
     claim_column: str | None = None
@@ -31,6 +34,8 @@ class PlanRequest:
     """Whether quotes in CSV and TSV enclose a cell; None: in CSV yes, in TSV no."""
     is_lean: bool = False
     """Whether only the columns that templates use are stored."""
+    app: str | None = None
+    """`FILE:NAME` of an application that computes the rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
