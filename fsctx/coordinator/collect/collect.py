@@ -2,10 +2,12 @@
 
 import contextlib
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
+
+import pyarrow as pa
 
 from fsctx.coordinator.collect.claims import Claims
 from fsctx.coordinator.collect.comparing import Comparison
@@ -24,6 +26,9 @@ from fsctx.store import Store
 
 Progress = Callable[[int, int], None]
 """Told verdicts collected and verdicts expected."""
+
+Take = Callable[[pa.Table], None]
+"""Given rows as they are collected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +69,16 @@ class Summary:
     makers: tuple[Maker, ...]
 
 
-def collect(store: Store, request: Request, *, progress: Progress | None = None) -> Summary:
+def collect(
+    store: Store,
+    request: Request,
+    *,
+    progress: Progress | None = None,
+    take: Take | None = None,
+) -> Summary:
     """Write a run's verdicts in input order and return their statistics.
+
+    `take` is given the rows too, table by table, the first one empty; if this raises, they are not proved.
 
     Raises:
         InputError: the request or the run cannot be used.
@@ -85,7 +98,11 @@ def collect(store: Store, request: Request, *, progress: Progress | None = None)
         source = _source(store, manifest, claims)
         tally = Tally(source.tasks)
         with _writer(store, request, source) as writer:
-            _pass(source, proof, tally, writer, progress)
+            takers: list[Take] = [writer.write] if writer is not None else []
+            if take is not None:
+                take(source.schema.empty_table())
+                takers.append(take)
+            _pass(source, proof, tally, takers, progress)
             if not request.is_partial:
                 _require(proof, proof.rows - tally.rows, store)
     return _summarise(manifest, request, proof, tally)
@@ -141,13 +158,15 @@ def _writer(store: Store, request: Request, source: Source) -> Iterator[Writer |
         yield writer
 
 
-def _pass(source: Source, proof: Proof, tally: Tally, writer: Writer | None, progress: Progress | None) -> None:
-    """Go over all rows once: count them, and write them."""
+def _pass(source: Source, proof: Proof, tally: Tally, takers: Sequence[Take], progress: Progress | None) -> None:
+    """Go over all rows once: count them, and give them on."""
     expected = proof.rows - proof.missing_rows
     for parts in parts_by_window(source, proof):
         tally.add(parts)
-        if writer is not None and parts:
-            writer.write(interleave(parts))
+        if parts and takers:
+            rows = interleave(parts)
+            for take in takers:
+                take(rows)
         if progress is not None:
             progress(tally.rows, expected)
 
