@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from fsctx.coordinator.collect.collect import Summary
+    from fsctx.coordinator.collect.writers import FileFormat
     from fsctx.coordinator.plan import PlanReport, Progress
     from fsctx.coordinator.progress import Status
     from fsctx.coordinator.retry import PutBack
@@ -174,9 +175,16 @@ class Run:
         return retry(self._store, units, token=secrets.token_hex(8))
 
     def collect(
-        self, output: PathLike | None = None, *, partial: bool = False, keep_columns: bool = False
+        self,
+        output: PathLike | None = None,
+        *,
+        form: "FileFormat" = "rows",
+        partial: bool = False,
+        keep_columns: bool = False,
     ) -> "pa.Table":
         """Prove, and return one row per claim and task in input order, as `fsctx collect`; also into a file if named.
+
+        `form`: whether the file holds rows or the answers of an OpenAI batch.
 
         `.to_pandas()` and `polars.from_arrow` take it from there. The schema's metadata hold the manifest.
 
@@ -191,9 +199,8 @@ class Run:
         from fsctx.protocol import names
 
         tables: list[pa.Table] = []
-        request = Request(
-            output=None if output is None else Path(output), is_partial=partial, keep_columns=keep_columns
-        )
+        file = None if output is None else Path(output)
+        request = Request(output=file, form=form, is_partial=partial, keep_columns=keep_columns)
         collect(self._store, request, take=tables.append)
         manifest = {METADATA_KEY: self._store.read(names.MANIFEST)}
         return pa.concat_tables(tables).replace_schema_metadata(manifest)

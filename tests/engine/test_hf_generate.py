@@ -125,3 +125,17 @@ def test_a_prompt_that_leaves_no_room_for_the_answer_is_too_long(tmp_path: Path)
     (verdict,) = run(bind(make_model(tmp_path), max_new_tokens=300), ["the " * 200], 1000)
     assert verdict.status == Status.TOO_LONG
     assert "300" in str(verdict.error)
+
+
+def test_chats_of_the_rows_own_are_answered_with_free_text_and_one_that_is_none_costs_its_row(tmp_path: Path) -> None:
+    template = replace(load_template("messages"), generation=Generation(max_new_tokens=4))
+    bound = HfEngine(device="cpu").load(make_model(tmp_path)).bind(BoundTask(template=template, method="generate"))
+    chats = [[{"role": role, "content": "Is ice cold?"} for role in roles] for roles in (["user"], ["system", "user"])]
+    rows = [Row(row=n, claim="Is ice cold?", columns={"messages": chat}) for n, chat in enumerate([*chats, "none"])]
+    first, second, third = bound.encode(rows)
+    assert first.n_tokens < second.n_tokens
+    assert third.refused is not None
+    assert "holds no chat" in (third.refused.error or "")
+    for verdict in bound.infer([first, second]):
+        assert (verdict.status, verdict.verdict, verdict.error) == ("ok", None, None)
+        assert verdict.output_tokens > 0

@@ -34,7 +34,7 @@ SURFACE = {
     ],
     "Run.stop": ["self", "drain="],
     "Run.retry": ["self", "units"],
-    "Run.collect": ["self", "output", "partial=", "keep_columns="],
+    "Run.collect": ["self", "output", "form=", "partial=", "keep_columns="],
     "Run.statistics": ["self", "partial="],
     "Run.report": ["self", "output"],
 }

@@ -18,7 +18,7 @@ from fsctx.coordinator.collect.problems import Problem
 from fsctx.coordinator.collect.proof import FailedUnit, Proof, prove, results_of
 from fsctx.coordinator.collect.rows import Source, interleave, parts_by_window
 from fsctx.coordinator.collect.tally import Tally
-from fsctx.coordinator.collect.writers import Writer, check_place, writer_for, writing
+from fsctx.coordinator.collect.writers import FileFormat, Writer, check_place, writer_for, writing
 from fsctx.errors import InputError, NotComplete
 from fsctx.protocol import names
 from fsctx.protocol.manifest import Manifest, read_manifest
@@ -39,6 +39,8 @@ class Request:
     is_partial: bool = False
     """Whether a run that is not complete is collected as far as it is."""
     keep_columns: bool = False
+    form: FileFormat = "rows"
+    """What `output` holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,8 @@ def collect(
     """
     manifest = read_manifest(store)
     if request.output is not None:
-        check_output(store, request.output)
+        check_output(store, request.output, request.form)
+        _check_form(manifest, request)
     columns = shard_columns(manifest, keep_columns=request.keep_columns)
     proof = prove(store, manifest.geometry)
     if not request.is_partial:
@@ -108,17 +111,25 @@ def collect(
     return _summarise(manifest, request, proof, tally)
 
 
-def check_output(store: Store, path: Path) -> None:
+def check_output(store: Store, path: Path, form: FileFormat = "rows") -> None:
     """Check before any work that verdicts can be written to `path`.
 
     Raises:
         InputError: unknown ending, no such folder, no permission, or among the run's own files.
     """
-    writer_for(path)
+    writer_for(path, form)
     check_place(path)
     inside = path.resolve().is_relative_to(store.root.resolve())
     if inside and path.resolve().parent != store.root.resolve():
         raise InputError(f"{path} is among the run's own files: pass a name outside {store.root}")
+
+
+def _check_form(manifest: Manifest, request: Request) -> None:
+    if request.form == "openai" and len(manifest.tasks) > 1:
+        raise InputError(
+            f"run {manifest.run} has {len(manifest.tasks)} tasks, and a request of an OpenAI batch has one answer: "
+            "collect it as rows, or plan one model and one template"
+        )
 
 
 def _require(proof: Proof, missing: int, store: Store) -> None:
@@ -154,7 +165,7 @@ def _writer(store: Store, request: Request, source: Source) -> Iterator[Writer |
     if request.output is None:
         yield None
         return
-    with writing(request.output, source.schema, store.read(names.MANIFEST)) as writer:
+    with writing(request.output, source.schema, store.read(names.MANIFEST), request.form) as writer:
         yield writer
 
 

@@ -6,7 +6,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Literal, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from fsctx.coordinator.collect.openai import OpenAiWriter
 from fsctx.errors import FsctxError, InputError, NoSpace, StoreError
 from fsctx.protocol.verdicts import SCORE
 from fsctx.store.base import TEMPORARY
@@ -105,12 +106,20 @@ WRITERS: dict[str, Callable[[BinaryIO, pa.Schema, bytes], Writer]] = {
 }
 
 
-def writer_for(path: Path) -> Callable[[BinaryIO, pa.Schema, bytes], Writer]:
+FileFormat = Literal["rows", "openai"]
+"""What a file holds: rows, in the form that its ending names, or answers of an OpenAI batch."""
+
+
+def writer_for(path: Path, form: FileFormat = "rows") -> Callable[[BinaryIO, pa.Schema, bytes], Writer]:
     """Return what writes files with this path's ending.
 
     Raises:
         InputError: nothing does.
     """
+    if form == "openai":
+        if path.suffix.lower() != ".jsonl":
+            raise InputError(f"{path}: answers of an OpenAI batch are JSON Lines: pass a name that ends in .jsonl")
+        return OpenAiWriter
     writer = WRITERS.get(path.suffix.lower())
     if writer is None:
         *most, last = WRITERS
@@ -159,9 +168,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def writing(path: Path, schema: pa.Schema, manifest: bytes) -> Iterator[Writer]:
+def writing(path: Path, schema: pa.Schema, manifest: bytes, form: FileFormat = "rows") -> Iterator[Writer]:
     """Open a writer for the format that the path's ending names; see `replacing`."""
-    make = writer_for(path)
+    make = writer_for(path, form)
     with replacing(path) as file:
         writer = make(file, schema, manifest)
         try:

@@ -13,8 +13,10 @@ from fsctx.coordinator.plan.columns import Asked, Layout, choose_columns
 from fsctx.coordinator.plan.contexts import Model, find_app_models, find_models
 from fsctx.coordinator.plan.inputs import Format, Source, find_sources
 from fsctx.coordinator.plan.label_tokens import check_label_tokens
+from fsctx.coordinator.plan.read_arrow import open_arrow
 from fsctx.coordinator.plan.read_delimited import open_delimited
 from fsctx.coordinator.plan.read_json import open_json
+from fsctx.coordinator.plan.read_openai import OpenAiReader, is_openai
 from fsctx.coordinator.plan.read_parquet import open_parquet
 from fsctx.coordinator.plan.reading import Dialect, Fingerprint, Reader
 from fsctx.coordinator.plan.request import DEFAULT_TEMPLATE, PlanRequest, Progress
@@ -79,6 +81,7 @@ def draft(request: PlanRequest, *, fetch: Callable[[str], Path], progress: Progr
             check_renders(planned.template, tuple(layout.extras), source=planned.text)
         models = find_models(request.models, fetch=fetch, progress=progress)
         if request.method == "score":
+            _check_has_labels(templates)
             check_label_tokens(models, [t.template for t in templates])
     else:
         models = find_app_models(request.models, fetch=fetch, progress=progress)
@@ -120,6 +123,12 @@ def _templates(request: PlanRequest) -> tuple[PlannedTemplate, ...]:
     return tuple(found.values())
 
 
+def _check_has_labels(templates: Sequence[PlannedTemplate]) -> None:
+    for planned in templates:
+        if not planned.template.labels:
+            raise InputError(f"template {planned.template.name!r} has no labels to score: pass --method generate")
+
+
 def _stand_in(app: PlannedApp, request: PlanRequest) -> PlannedTemplate:
     """Return what stands for an application among the templates: its name, its labels, its code as text."""
     match_gold((), app.app.template, request.gold)
@@ -131,8 +140,11 @@ def _open(source: Source, request: PlanRequest, progress: Progress) -> Input:
     match source.format:
         case Format.PARQUET:
             reader: Reader = open_parquet(source)
+        case Format.ARROW:
+            reader = open_arrow(source)
         case Format.JSON:
-            reader = open_json(source)
+            objects = open_json(source)
+            reader = OpenAiReader(inner=objects) if is_openai(objects) else objects
         case Format.CSV | Format.TSV | Format.TEXT:
             reader = open_delimited(source, _dialect(request), fingerprint)
     return Input(reader=reader, fingerprint=fingerprint)
@@ -149,7 +161,7 @@ def read_fingerprint(source: Source, progress: Progress) -> Fingerprint:
     """Read a file once from end to end."""
     digest = hashlib.sha256()
     n_lines = done = 0
-    has_lines = source.format is not Format.PARQUET
+    has_lines = source.format not in (Format.PARQUET, Format.ARROW)
     piece = b""
     with open(source.path, "rb", buffering=0) as file:
         while next_piece := file.read(_READ_BYTES):

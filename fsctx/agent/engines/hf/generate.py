@@ -74,12 +74,13 @@ class GenerateBound:
     def _verdict(self, row: Encoded, ids: list[int]) -> Verdict:
         text = _until(self._resident.tokenizer.decode(ids, skip_special_tokens=True), self._template.generation.stop)
         verdict = read_verdict(text, self._template)
+        is_lacking = verdict is None and bool(self._template.labels)
         return Verdict(
             row=row.row,
             verdict=verdict,
             text=text,
-            status=Status.ERROR if verdict is None else Status.OK,
-            error="no label could be read from the text" if verdict is None else None,
+            status=Status.ERROR if is_lacking else Status.OK,
+            error="no label could be read from the text" if is_lacking else None,
             input_tokens=len(row.payload.ids),
             output_tokens=len(ids),
         )
@@ -99,6 +100,8 @@ class GenerateBound:
     @torch.inference_mode()
     def _with_prefix(self, sentinels: Sequence[Asked]) -> Writer:
         """Return a writer that reads the constant prefix once, where it agrees with the plain one on this model."""
+        if self._template.messages is not None:
+            return self._plain  # chats of the rows' own have no prefix in common that is known beforehand
         settings, limit = self._template.generation, tolerance(self._resident.dtype)
         try:
             if not sentinels:
