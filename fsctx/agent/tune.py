@@ -47,10 +47,9 @@ def tune(folder: Path, options: AgentOptions, *, say: Callable[[str], None]) -> 
     run = read_run(PosixStore(folder))
     task = run.manifest.tasks[0]
     context = run.contexts[task.context]
-    if context.kind == "fake":
-        raise InputError(
-            f"{folder} was planned with the fake model, which tells nothing of a device: plan with a model"
-        )
+    if context.kind == "fake" or run.manifest.app is not None:
+        planned = "the fake model" if run.manifest.app is None else "an application"
+        raise InputError(f"{folder} was planned with {planned}, which tells nothing of a device: plan with a model")
     place = host.look_around(os.environ)
     os.environ.update(host.thread_settings(os.environ, place.cores))
     keep_on_node(os.environ, options.cache)

@@ -11,7 +11,10 @@ import pytest
 from e2e.running import finish, start_agent
 from planning import make_plan, manifest_of
 
+from fsctx.agent.options import AgentOptions
+from fsctx.agent.tune import tune
 from fsctx.coordinator.collect.collect import Request, Summary, collect
+from fsctx.errors import InputError
 from fsctx.protocol import names
 from fsctx.store import PosixStore
 
@@ -68,6 +71,17 @@ def test_two_agents_compute_an_application_and_load_its_context_once_each(tmp_pa
     assert summary.duplicates == 0
 
 
+def test_declared_columns_are_in_every_kind_of_file(tmp_path: Path) -> None:
+    code = "OUTPUT = {'v': list[float], 'n': int}\ndef f(c, rows): return [{'v': [0.5, 1], 'n': 3}] * len(rows)"
+    run = plan(tmp_path, f"{write(tmp_path, code)}:f", rows=[{"claim": "a"}])
+    work(run)
+    for ending in ("csv", "jsonl"):
+        collect(PosixStore(run), Request(output=tmp_path / f"out.{ending}"))
+    assert ',"[0.5, 1.0]",3,"ok",' in (tmp_path / "out.csv").read_text()
+    (line,) = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert (json.loads(line)["output_v"], json.loads(line)["output_n"]) == ([0.5, 1.0], 3)
+
+
 def test_columns_of_the_input_reach_the_function(tmp_path: Path) -> None:
     app = write(tmp_path, "def join(_, rows): return [f\"{r['claim']} {r['year']}\" for r in rows]")
     run = plan(tmp_path, f"{app}:join", rows=[{"claim": "a", "year": 1}, {"claim": "b", "year": 2}])
@@ -122,6 +136,12 @@ def test_an_application_is_the_engine_itself(tmp_path: Path, option: tuple[str, 
     ((code, said),) = finish(start_agent(run, *option))
     assert code == 2
     assert "this run has an application" in said
+
+
+def test_an_application_tells_nothing_of_a_device_to_tune(tmp_path: Path) -> None:
+    run = plan(tmp_path, f"{write(tmp_path, 'def f(c, rows): return rows')}:f")
+    with pytest.raises(InputError, match="planned with an application"):
+        tune(run, AgentOptions(cache=tmp_path), say=print)
 
 
 def test_the_example_without_a_language_model_finds_documents(tmp_path: Path) -> None:

@@ -325,3 +325,12 @@ def test_the_record_of_an_application_survives_its_encoding(tmp_path: Path) -> N
     app = read_app(f"{write(tmp_path, UPPER)}:upper").app
     make_plan(claims(tmp_path), run=tmp_path / "run", app=f"{tmp_path}/app.py:upper", models=())
     assert manifest_of(tmp_path / "run").app == dataclasses.replace(app)
+
+
+def test_gold_labels_that_an_application_has_no_use_for_are_not_called_unmapped(tmp_path: Path) -> None:
+    source = tmp_path / "claims.jsonl"
+    source.write_text('{"claim": "a", "label": "x"}\n')
+    app = write(tmp_path, UPPER + "LABELS = ['X', 'Y']\ndef other(context, rows): ...\n")
+    assert make_plan(source, run=tmp_path / "one", app=f"{app}:upper", models=()).labels[0].meaning == {"upper": "X"}
+    write(tmp_path, UPPER)
+    assert make_plan(source, run=tmp_path / "two", app=f"{app}:upper", models=()).labels == ()

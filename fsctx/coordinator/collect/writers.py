@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -62,14 +63,16 @@ class ParquetWriter:
 
 
 class CsvWriter:
-    """CSV as RFC 4180 has it, with a header; null is empty, an empty string is `""`."""
+    """CSV as RFC 4180 has it, with a header; null is empty, an empty string is `""`, a list is JSON."""
 
     def __init__(self, file: BinaryIO, schema: pa.Schema, _manifest: bytes) -> None:
-        self._writer = pyarrow.csv.CSVWriter(file, schema)
+        kinds = [pa.string() if pa.types.is_list(field.type) else field.type for field in schema]
+        self._writer = pyarrow.csv.CSVWriter(file, pa.schema(list(zip(schema.names, kinds, strict=True))))
 
     def write(self, table: pa.Table) -> None:
         """See `Writer.write`."""
-        self._writer.write_table(table)
+        columns = [_as_json(column) if pa.types.is_list(column.type) else column for column in table.columns]
+        self._writer.write_table(pa.table(columns, table.column_names))
 
     def close(self) -> None:
         """See `Writer.close`."""
@@ -200,6 +203,11 @@ def _is_unlike(name: str) -> bool:
 
 def _quoted(name: str) -> str:
     return "'" + name.replace("'", "''") + "'"
+
+
+def _as_json(lists: "pa.ChunkedArray[Any]") -> "pa.Array[Any]":
+    texts = [None if value is None else json.dumps(value, ensure_ascii=False) for value in lists.to_pylist()]
+    return pa.array(texts, pa.string())
 
 
 def _finite(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
