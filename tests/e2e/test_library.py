@@ -1,5 +1,6 @@
 """docs/python.md and docs/applications.md, executed as they stand there, with real agents."""
 
+import json
 import os
 import re
 import subprocess
@@ -46,3 +47,22 @@ def test_the_application_on_its_page_does_what_the_page_says(tmp_path: Path) -> 
     assert table["verdict"].to_pylist() == ["short", "long", "short"]
     assert table["output_n_words"].to_pylist() == [2, 5, 0]
     assert table["output_words"].to_pylist()[0] == ["sky", "blue"]
+
+
+def test_an_openai_batch_is_answered_request_by_request(tmp_path: Path) -> None:
+    questions = {f"request-{n}": f"Is {n} a prime?" for n in range(20)}
+    lines = [
+        {"custom_id": name, "url": "/v1/chat/completions", "body": {"messages": [{"role": "user", "content": text}]}}
+        for name, text in questions.items()
+    ]
+    (tmp_path / "batch.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    source, run_folder = tmp_path / "batch.jsonl", tmp_path / "run"
+    run = fsctx.plan(source, run=run_folder, model="fake", template="messages", method="generate", unit_rows=4)
+    ended = finish(start_agent(run.path), start_agent(run.path))
+    assert [code for code, _ in ended] == [0, 0], ended
+    table = run.collect(tmp_path / "answers.jsonl", form="openai")
+    answers = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert [answer["custom_id"] for answer in answers] == list(questions)
+    texts = [answer["response"]["body"]["choices"][0]["message"]["content"] for answer in answers]
+    assert texts == table["text"].to_pylist()
+    assert all(texts)

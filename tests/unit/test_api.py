@@ -82,6 +82,30 @@ def test_importing_it_and_its_names_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_nothing_is_printed_in_a_session_where_duckdb_would_show_how_far_it_is(tmp_path: Path) -> None:
+    (tmp_path / "claims.jsonl").write_text('{"claim": "a"}\n')
+    run = fabricate(tmp_path / "done", n_rows=4, unit_rows=4)
+    finish_all(run)
+    code = (
+        "import duckdb, fsctx\n"
+        "connect, seen = duckdb.connect, []\n"
+        "class Watched:\n"
+        "    def __init__(self, own): self.own = own\n"
+        "    def __getattr__(self, name): return getattr(self.own, name)\n"
+        "    def __enter__(self): return self\n"
+        "    def __exit__(self, *_): self.close()\n"
+        "    def close(self):\n"
+        "        seen.extend(self.own.sql(\"SELECT current_setting('enable_progress_bar')\").fetchall())\n"
+        "        self.own.close()\n"
+        "duckdb.connect = lambda *a, **k: Watched(connect(*a, **k))\n"
+        f"fsctx.plan({str(tmp_path / 'claims.jsonl')!r}, run={str(tmp_path / 'run')!r}, model='fake')\n"
+        f"fsctx.Run({str(run.root)!r}).collect({str(tmp_path / 'out.jsonl')!r})\n"
+        "print(set(seen), len(seen))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("{(False,)} ")
+
+
 def test_a_plan_is_the_command_s(tmp_path: Path) -> None:
     source = tmp_path / "claims.csv"
     source.write_text("statement,truth\none,yes\ntwo,no\n")

@@ -21,7 +21,16 @@ SOURCES = sorted((ROOT / "fsctx").rglob("*.py"))
 MAX_FUNCTION_LINES = 50
 MAX_FILE_LINES = 300
 
-FOLDERS = (*names.BUCKETED, names.UNITS, names.AGENTS, names.CONTROL, names.SUBMISSIONS, names.CONTEXTS, names.HOSTS)
+FOLDERS = (
+    *names.BUCKETED,
+    names.UNITS,
+    names.AGENTS,
+    names.CONTROL,
+    names.SUBMISSIONS,
+    names.CONTEXTS,
+    names.HOSTS,
+    names.APPS,
+)
 SPELLED = re.compile(
     rf"^(?:({'|'.join(FOLDERS)})/\S*|{re.escape(names.MANIFEST)}|{re.escape(names.PLANNING)}|agent\.json)$"
 )

@@ -168,8 +168,9 @@ def test_several_splits_are_not_mixed(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     for name, split in both.items():
         split.to_parquet(str(tmp_path / "data" / f"{name}-00000-of-00001.parquet"))
-    with pytest.raises(InputError, match="holds the splits test, train"):
+    with pytest.raises(InputError, match=rf"holds the splits test, train: pass one, such as '{tmp_path}/data/test-\*'"):
         make_plan(tmp_path / "data", run=tmp_path / "other")
+    assert make_plan(f"{tmp_path}/data/test-*", run=tmp_path / "other").rows == 5
 
 
 def test_a_record_that_datasets_did_not_write_is_refused(tmp_path: Path) -> None:

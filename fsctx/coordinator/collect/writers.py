@@ -86,6 +86,7 @@ class JsonLinesWriter:
         self._file = file
         self._names = schema.names
         self._duckdb = duckdb.connect(config={"threads": 2})
+        self._duckdb.execute("SET enable_progress_bar = false")  # it is on in notebooks, and writes to stdout
         pairs = ", ".join(f"{_quoted(name)}, c{i}" for i, name in enumerate(self._names))
         self._query = f"SELECT json_object({pairs}) FROM rows"  # noqa: S608 names are quoted; there is no database
 

@@ -101,7 +101,7 @@ def check_options(request: PlanRequest) -> None:
     if not request.inputs:
         raise InputError("no input was named: pass at least one file with claims")
     if not request.models and request.app is None:
-        raise InputError("no model was named: pass --model")
+        raise InputError("no model was named: pass --model, or an application (--app)")
     if request.app is not None and (request.templates or request.method != "score"):
         raise InputError("--app: an application makes its own prompts: leave --template and --method out")
     if request.unit_rows is not None and request.unit_rows < 1:
