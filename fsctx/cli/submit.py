@@ -66,9 +66,7 @@ def submit(run: Path, *, settings: tuple[str, ...], agent_options: tuple[str, ..
         agent_options=_doctor_options(asked, agent_options) if asked["is_doctor"] else agent_options,
         asked=asked,
     )
-    device_of(
-        call.store.root, call.agent_options
-    )  # refuses what `fsctx agent` would refuse, before anything is started
+    device_of(call.store.root, call.agent_options)  # refuses what `fsctx agent` would, before anything is started
     if asked["dag"] is not None:
         _write_dag(call)
         return

@@ -88,7 +88,7 @@ def _check_jinja(key: str, text: str, source: Source) -> None:
 def _check_labels(template: Template, source: Source) -> None:
     at = source.at("labels")
     if len(template.labels) == 1:
-        raise InputError(f"{at}: 1 label(s): a verdict needs at least two, free text none (labels = [])")
+        raise InputError(f"{at}: one label: a verdict needs at least two, and free text none (labels = [])")
     for label in template.labels:
         if not label.name.strip() or not label.words.strip():
             raise InputError(

@@ -58,7 +58,7 @@ class Template:
 
     name: str
     labels: tuple[Label, ...]
-    """None: no verdict is read from what is generated."""
+    """Empty: no verdict is read from what is generated."""
     system: str | None = None
     user: str | None = None
     text: str | None = None

@@ -50,13 +50,18 @@ class Renderer:
         """Return the messages that a row brings."""
         try:
             given = json.loads(chat) if isinstance(chat, str) else chat
-            found = tuple(Message(role=str(one["role"]), content=self._inert(str(one["content"]))) for one in given)
+            found = tuple(self._own_message(one["role"], one["content"]) for one in given)
         except (ValueError, TypeError, KeyError):
             found = ()
         if not found:
             column = self._template.messages
             raise InputError(f"column {column!r} holds no chat for this row: it must be a JSON list of messages")
         return found
+
+    def _own_message(self, role: Any, content: Any) -> Message:
+        if not isinstance(role, str) or not isinstance(content, str):
+            raise TypeError("a role or a content is no text")
+        return Message(role=role, content=self._inert(content))
 
     def _turns(self) -> tuple[Message, ...]:
         return tuple(

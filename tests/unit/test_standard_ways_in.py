@@ -57,6 +57,11 @@ def test_requests_under_a_usual_template_are_claims_like_others(tmp_path: Path) 
     assert read_claims(batch)["claim"].to_pylist() == ["Ice is cold.", "Fire is hot."]
 
 
+def test_objects_that_only_share_names_with_requests_are_read_as_they_are(tmp_path: Path) -> None:
+    table = read_claims(write(tmp_path / "x.jsonl", {"custom_id": "1", "body": "b", "claim": "Ice is cold."}))
+    assert (table["claim"].to_pylist(), table["input_body"].to_pylist()) == (["Ice is cold."], ["b"])
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -90,7 +95,7 @@ def test_a_chat_of_the_row_s_own_is_the_prompt_and_its_markers_are_inert() -> No
     for given in (chat, json.dumps(chat)):
         prompt = Renderer(template, markers=["<|end|>"]).prompt("a", {"messages": given})
         assert prompt.messages == (Message(role="system", content="s"), Message(role="user", content="a < |end|> b"))
-    for wrong in ("no json", "{}", "[]", "3", None, '[{"role": "user"}]'):
+    for wrong in ("no json", "{}", "[]", "3", None, '[{"role": "user"}]', [say(["a"])]):
         with pytest.raises(InputError, match="column 'messages' holds no chat"):
             render(template, "a", {"messages": wrong})
 

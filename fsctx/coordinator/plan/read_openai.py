@@ -18,7 +18,7 @@ _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant"
 
 def is_openai(reader: JsonReader) -> bool:
     """Whether the objects of a file are such requests."""
-    return {REQUEST_ID, BODY} <= set(reader.columns)
+    return {REQUEST_ID, BODY} <= set(reader.columns) <= {REQUEST_ID, BODY, "method", "url"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

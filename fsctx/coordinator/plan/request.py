@@ -19,7 +19,7 @@ class PlanRequest:
     run: Path
     models: tuple[str, ...]
     templates: tuple[str, ...] = ()
-    """None: `DEFAULT_TEMPLATE`, or none with an application."""
+    """Empty: `DEFAULT_TEMPLATE`, or with an application none."""
     method: Method = "score"
     id_column: str | None = None
     claim_column: str | None = None
