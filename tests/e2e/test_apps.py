@@ -39,7 +39,7 @@ def collected(run: Path) -> tuple[pa.Table, Summary]:
 
 
 def work(run: Path, *options: str) -> None:
-    ((code, said),) = finish(start_agent(run, "--device", "cpu", *options))
+    ((code, said),) = finish(start_agent(run, "--device", "cpu", *options), timeout_s=240)  # importing torch takes long
     assert code == 0, said
 
 
