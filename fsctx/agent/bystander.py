@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fsctx.agent import host
 from fsctx.agent.device import find_device
-from fsctx.agent.engines.choose import check_engine, engines
+from fsctx.agent.engines.of_run import check_engines, engines_of_run
 from fsctx.agent.options import AgentOptions
 from fsctx.agent.residency import Residency
 from fsctx.agent.runfiles import RunFiles
@@ -25,8 +25,7 @@ def stand_by(run: RunFiles, options: AgentOptions, *, say: Callable[[str], None]
     place = host.look_around(os.environ)
     os.environ.update(host.thread_settings(os.environ, place.cores))
     keep_on_node(os.environ, options.cache)
-    kinds = {context.kind for context in run.contexts.values()}
-    used = {check_engine(options.engine, dtype=options.dtype, kind=kind, split=options.split)[0] for kind in kinds}
+    used = check_engines(run, options)
     device = find_device(
         options.device,
         assigned=place.gpus,
@@ -40,7 +39,7 @@ def stand_by(run: RunFiles, options: AgentOptions, *, say: Callable[[str], None]
         contexts=run.contexts,
         templates=run.templates,
         mode=options.context,
-        engine_for=engines(options, device=device.spec),
+        engine_for=engines_of_run(run, options, device),
         fetch=source_of_files(options, cache, say=say),
         mend=cache.mend,
         clock=time.monotonic,

@@ -12,7 +12,7 @@ from fsctx.templates.model import Template
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFiles:
-    """The manifest, and the contexts and templates that its tasks name."""
+    """The manifest, and the contexts and templates that its tasks name; of an application, what stands for those."""
 
     store: Store
     manifest: Manifest
@@ -24,7 +24,9 @@ class RunFiles:
         return self.templates[self.manifest.tasks[task].template].label_names
 
     def columns(self, task: int) -> tuple[str, ...]:
-        """Return the input's columns that a task's template uses."""
+        """Return the input's columns that a task's template uses; an application gets all of them."""
+        if self.manifest.app is not None:
+            return self.manifest.columns
         used = used_columns(self.templates[self.manifest.tasks[task].template])
         return tuple(column for column in self.manifest.columns if column in used)
 
@@ -38,11 +40,15 @@ def read_run(store: Store) -> RunFiles:
     """
     manifest = read_manifest(store)
     contexts = {task.context: read_context(store, task.context) for task in manifest.tasks}
-    templates = {}
-    for task in manifest.tasks:
-        name = names.template(task.template)
-        templates[task.template] = parse_template(store.read(name).decode(), where=f"{store.root}/{name}")
+    templates = {task.template: _read_template(store, manifest, task.template) for task in manifest.tasks}
     return RunFiles(store=store, manifest=manifest, contexts=contexts, templates=templates)
+
+
+def _read_template(store: Store, manifest: Manifest, template: str) -> Template:
+    if manifest.app is not None:
+        return manifest.app.template
+    name = names.template(template)
+    return parse_template(store.read(name).decode(), where=f"{store.root}/{name}")
 
 
 def check_still_there(store: Store) -> None:

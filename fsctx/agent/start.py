@@ -14,7 +14,7 @@ from fsctx import __version__
 from fsctx.agent import host
 from fsctx.agent.assembly import BEATS_PER_TTL, Parts, Say, assemble
 from fsctx.agent.device import DeviceInfo, find_device
-from fsctx.agent.engines.choose import check_engine, engines
+from fsctx.agent.engines.of_run import check_engines, engines_of_run
 from fsctx.agent.events import EventLog
 from fsctx.agent.gpus.fit import check_fits, check_holds, holders_of, least_bytes
 from fsctx.agent.heartbeat import Heartbeat
@@ -23,7 +23,6 @@ from fsctx.agent.leaving import SIGNALS, Leaving
 from fsctx.agent.loop import Loop
 from fsctx.agent.options import AgentOptions
 from fsctx.agent.orphans import nobody_left_behind
-from fsctx.agent.remembering import remembering
 from fsctx.agent.residency import ContextMode
 from fsctx.agent.runfiles import RunFiles, check_still_there, read_run
 from fsctx.agent.sources import contexts_on_node, source_of_files
@@ -105,6 +104,7 @@ def _work(start: _Start) -> int:
         device = _find_device(start)
         n_devices = options.split.n_ranks
         check_fits(device, least_bytes(start.run.contexts.values(), n_devices))
+        engine_for = engines_of_run(start.run, options, device)
         address = own_address(options.peer_address) if options.has_peers else None
         heartbeat = _announce(start, device)
         heartbeat.start(start.leaving.hear)
@@ -117,7 +117,7 @@ def _work(start: _Start) -> int:
                 world=start.world,
                 heartbeat=heartbeat,
                 leaving=start.leaving,
-                engine_for=remembering(engines(options, device=device.spec), options.cache),
+                engine_for=engine_for,
                 check=functools.partial(check_holds, device, n_devices=n_devices),
                 fetch=source_of_files(options, cache, say=start.say, bring=bring),
                 mend=cache.mend,
@@ -135,8 +135,7 @@ def _find_device(start: _Start) -> DeviceInfo:
     """Check the options and return a device that computes."""
     options, place = start.options, start.place
     kinds = {context.kind for context in start.run.contexts.values()}
-    split = options.split
-    used = {check_engine(options.engine, dtype=options.dtype, kind=kind, split=split)[0] for kind in kinds}
+    used = check_engines(start.run, options)
     os.environ.update(host.thread_settings(os.environ, place.cores))
     if kinds != {"fake"}:
         keep_on_node(os.environ, options.cache)  # before a device is looked at: that may import torch
@@ -146,7 +145,7 @@ def _find_device(start: _Start) -> DeviceInfo:
         driver=place.driver,
         environ=os.environ,
         is_used=used != {"fake"},
-        n=split.n_ranks,
+        n=options.split.n_ranks,
     )
 
 

@@ -42,10 +42,9 @@ def tune(folder: Path, options: AgentOptions, *, say: Callable[[str], None]) -> 
     run = read_run(PosixStore(folder))
     task = run.manifest.tasks[0]
     context = run.contexts[task.context]
-    if context.kind == "fake":
-        raise InputError(
-            f"{folder} was planned with the fake model, which tells nothing of a device: plan with a model"
-        )
+    if context.kind == "fake" or run.manifest.app is not None:
+        planned = "the fake model" if run.manifest.app is None else "an application"
+        raise InputError(f"{folder} was planned with {planned}, which tells nothing of a device: plan with a model")
     residency = stand_by(run, options, say=say)
     try:
         bound, changed = residency.ensure(0, lambda _: None)

@@ -3,7 +3,7 @@
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,6 +173,15 @@ def agent(run: Path, cache: Path | None, **asked: Any) -> int:
     if options.device == "all":
         return _one_each(run, options)
     return _run(run, options)
+
+
+def device_of(run: Path, options: Sequence[str]) -> str:
+    """Return the device that agents started with these options are told.
+
+    Raises:
+        ClickException: `fsctx agent` would refuse the options.
+    """
+    return str(agent.make_context("fsctx agent", [str(run), *options]).params["device"])
 
 
 def _run(run: Path, options: "AgentOptions") -> int:

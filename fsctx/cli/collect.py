@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,14 @@ if TYPE_CHECKING:  # heavy: not for --help
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write: .parquet, .jsonl or .csv.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["rows", "openai"]),
+    default="rows",
+    show_default=True,
+    help="openai: answers of an OpenAI batch, into a .jsonl file.",
+)
 @click.option("--partial", "is_partial", is_flag=True, help="Take what is there, though verdicts are missing.")
 @click.option(
     "--report",
@@ -22,9 +30,7 @@ if TYPE_CHECKING:  # heavy: not for --help
 )
 @click.option("--keep-columns", is_flag=True, help="Add the input's other columns, as input_<name>.")
 @click.option("--json", "as_json", is_flag=True, help="Print the statistics as one JSON document.")
-def collect(
-    *, run: Path, output: Path | None, is_partial: bool, report: Path | None, keep_columns: bool, as_json: bool
-) -> None:
+def collect(*, run: Path, is_partial: bool, report: Path | None, as_json: bool, **asked: Any) -> None:
     """Write one row per claim and task of RUN, in input order, and show accuracy.
 
     First it is proved that every planned verdict is there exactly once. Where some are missing, nothing is
@@ -37,7 +43,7 @@ def collect(
     store = PosixStore(run)
     if report is not None:
         page.check_report(report)
-    request = collecting.Request(output=output, is_partial=is_partial, keep_columns=keep_columns)
+    request = collecting.Request(is_partial=is_partial, **asked)
     with _progress() as progress:
         summary = collecting.collect(store, request, progress=progress)
     if report is not None:

@@ -36,18 +36,16 @@ class UnitRows(click.ParamType[int | None]):
     "--model",
     "models",
     multiple=True,
-    required=True,
     metavar="REF",
-    help="Model folder, .gguf file or hub name; `fake` tries a cluster out without one. Repeat for a sweep.",
+    help="Model folder, .gguf file or hub name; `fake` tries a cluster out without one. Repeat for a sweep. "
+    "With --app: any file or folder that the application loads, or none.",
 )
 @click.option(
     "--template",
     "templates",
     multiple=True,
-    default=["fever"],
-    show_default=True,
     metavar="FILE",
-    help="Prompt template: a TOML file or a built-in's name. Repeat for a sweep.",
+    help="Prompt template: a TOML file or a built-in's name, by default fever. Repeat for a sweep.",
 )
 @click.option("--method", type=click.Choice(["score", "generate"]), default="score", show_default=True)
 @click.option("--id-column", metavar="C", help="Column with the claims' ids. Guessed; else the row number is the id.")
@@ -65,16 +63,18 @@ class UnitRows(click.ParamType[int | None]):
 @click.option("--only-used-columns", "is_lean", is_flag=True, help="Store only the columns that templates use.")
 @click.option("--sweep", type=click.Choice(["halving"]), help="Drop tasks that are clearly worse on growing samples.")
 @click.option("--budget", type=click.IntRange(min=1), metavar="N", help="At most N inferences in the whole sweep.")
-@click.option("--app", metavar="FILE:NAME", hidden=True)
+@click.option(
+    "--app",
+    metavar="FILE:NAME",
+    help="Let a function of a Python file compute the rows (docs/applications.md). Agents will execute that file.",
+)
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
-def plan(*, run: Path, app: str | None, is_json: bool, **options: Any) -> None:
+def plan(*, run: Path, is_json: bool, **options: Any) -> None:
     """Plan a run: store the claims of INPUT, divided into units, and what is to be done with them.
 
     INPUT is Parquet, JSON Lines, a JSON array, CSV, TSV or text with one claim a line, plain or compressed (.gz,
     .zst): files, folders, globs. The same command again after an interruption completes the plan.
     """
-    if app is not None:
-        raise InputError(f"--app {app}: applications are not in this version; leave --app out")
     from fsctx.coordinator import plan as planning
 
     with progress_bars(is_shown=not is_json) as progress:

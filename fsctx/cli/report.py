@@ -16,14 +16,10 @@ def report(*, run: Path, output: Path, as_json: bool) -> None:
     """
     import msgspec
 
-    from fsctx.coordinator.collect import collect as collecting
-    from fsctx.coordinator.report import page
+    from fsctx.coordinator.report.page import report_so_far
     from fsctx.store import PosixStore
 
-    store = PosixStore(run)
-    page.check_report(output)
-    summary = collecting.collect(store, collecting.Request(is_partial=True))
-    page.write_report(output, store, summary)
+    summary = report_so_far(PosixStore(run), output)
     if as_json:
         click.echo(msgspec.json.encode(summary).decode())
     else:

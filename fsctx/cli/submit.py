@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fsctx.cli.agent import device_of
+
 if TYPE_CHECKING:
-    from fsctx.coordinator.submit.base import BatchSystem, PilotRequest
+    from fsctx.coordinator.submit.base import BatchSystem
     from fsctx.coordinator.submit.dag import DagRequest
+    from fsctx.coordinator.submit.starting import Asked
     from fsctx.coordinator.submit.texts import Templates
     from fsctx.store import Store
 
@@ -64,7 +67,7 @@ def submit(run: Path, *, settings: tuple[str, ...], agent_options: tuple[str, ..
         agent_options=_doctor_options(asked, agent_options) if asked["is_doctor"] else agent_options,
         asked=asked,
     )
-    _device_of(call)  # refuses what `fsctx agent` would refuse, before anything is started
+    device_of(call.store.root, call.agent_options)  # refuses what `fsctx agent` would, before anything is started
     if asked["dag"] is not None:
         _write_dag(call)
         return
@@ -97,8 +100,9 @@ def _check_options(asked: dict[str, Any]) -> None:
 def _show(call: _Call, system: "BatchSystem") -> None:
     """Print the text that would be submitted, and on stderr how the batch system is reached."""
     from fsctx.coordinator.submit import submit as submitting
+    from fsctx.coordinator.submit.starting import request_for
 
-    request = _request(call, system.name, n=call.asked["n"] or call.asked["keep"])
+    request = request_for(call.store, system.name, _asked(call, n=call.asked["n"] or call.asked["keep"]))
     click.echo(submitting.rendered(system, request, call.settings), nl=False)
     if system.reached:
         click.echo(f"through {system.reached}", err=True)
@@ -106,21 +110,17 @@ def _show(call: _Call, system: "BatchSystem") -> None:
 
 def _start(call: _Call, system: "BatchSystem", *, n: int) -> None:
     from fsctx.coordinator.submit import submit as submitting
-    from fsctx.errors import InputError
+    from fsctx.coordinator.submit.starting import start
     from fsctx.protocol import names
 
-    request = _request(call, system.name, n=n)
-    submitting.rendered(system, request, call.settings)
-    objections = system.objections(request, call.settings)
-    if objections and not call.asked["force"]:
-        raise InputError(f"{'; '.join(objections)}; nothing was queued (--force queues pilots all the same)")
-    done = submitting.submit(call.store, system, request, call.settings, created=_utc())
+    started = start(call.store, system, _asked(call, n=n))
+    done, request = started.submission, started.request
     jobs = ", ".join(pilot.id for pilot in done.pilots)
     said = f"started {n} pilot(s)" if system.name == "local" else f"queued {n} pilot(s), job {jobs},"
     click.echo(f"{said} as {done.name}; logs in {call.store.root}/logs")
     if request.environment:
         click.echo(f"note: pilots start from the packed environment {request.environment[:12]}")
-    for line in (*objections, *(f"left out: {line}" for line in submitting.left_out(done.text))):
+    for line in (*started.objections, *(f"left out: {line}" for line in submitting.left_out(done.text))):
         click.echo(f"note: {line}")
     if request.excluded:
         click.echo(f"note: not on {', '.join(request.excluded)}: agents of this run could not work there")
@@ -210,35 +210,16 @@ def _environment_of_tools() -> dict[str, str]:
     return {"PATH": "/usr/bin:/bin", **found}
 
 
-def _request(call: _Call, batch: str, *, n: int) -> "PilotRequest":
-    import os
-    import secrets
+def _asked(call: _Call, *, n: int) -> "Asked":
+    from fsctx.coordinator.submit.starting import Asked
 
-    from fsctx.coordinator.submit.base import PilotRequest
-    from fsctx.coordinator.submit.bootstrap import choose_environment, interpreter
-    from fsctx.protocol.hosts import hosts_to_exclude
-    from fsctx.protocol.manifest import read_context, read_manifest
-    from fsctx.protocol.needs import needs_of
-    from fsctx.protocol.orders import read_orders
-
-    store = call.store
-    manifest = read_manifest(store)
-    on_gpu = _device_of(call) != "cpu"
-    contexts = [read_context(store, digest) for digest in sorted({task.context for task in manifest.tasks})]
-    environment = choose_environment(store, call.asked["environment"])
-    digest = None if environment is None else environment.digest
-    return PilotRequest(
-        name=f"{batch}-{secrets.token_hex(4)}",
-        run=store.root,
+    return Asked(
         n=n,
-        since_order=read_orders(store).last,
-        python=interpreter(digest),
-        cores=len(os.sched_getaffinity(0)),
         agent_options=call.agent_options,
-        on_gpu=on_gpu,
-        needs=needs_of(contexts, on_gpu=on_gpu, environment=environment),
-        excluded=tuple(hosts_to_exclude(store, batch)),
-        environment=digest,
+        on_gpu=device_of(call.store.root, call.agent_options) != "cpu",
+        environment=call.asked["environment"],
+        settings=call.settings,
+        is_forced=call.asked["force"],
     )
 
 
@@ -251,17 +232,6 @@ def _doctor_options(asked: dict[str, Any], agent_options: tuple[str, ...]) -> tu
     return ("--doctor", "--device", "cpu")
 
 
-def _device_of(call: _Call) -> str:
-    """Return the device that agents are told.
-
-    Raises:
-        ClickException: `fsctx agent` would refuse the options.
-    """
-    from fsctx.cli.agent import agent
-
-    return str(agent.make_context("fsctx agent", [str(call.store.root), *call.agent_options]).params["device"])
-
-
 def _settings(given: tuple[str, ...]) -> dict[str, str]:
     from fsctx.errors import InputError
 
@@ -269,9 +239,3 @@ def _settings(given: tuple[str, ...]) -> dict[str, str]:
         if "=" not in setting:
             raise InputError(f"--set {setting}: must be KEY=VALUE")
     return dict(setting.split("=", 1) for setting in given)
-
-
-def _utc() -> str:
-    from datetime import UTC, datetime
-
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -8,11 +8,13 @@ from typing import Literal
 
 from fsctx.errors import Damaged, InputError, Missing, StoreError
 from fsctx.protocol import codec, names
+from fsctx.protocol.apps import App
 from fsctx.protocol.geometry import Geometry
 from fsctx.protocol.sweep import Sweep
 from fsctx.store import PublishForm, Store
 
-Method = Literal["score", "generate"]
+Method = Literal["score", "generate", "app"]
+"""How a task's verdicts come about; `app`: as the run's application computes them."""
 
 ROW_ID, ROW_CLAIM, ROW_LABEL = "id", "claim", "label"
 """Columns of a shard; `label` is the gold label as given. Rows are in input order."""
@@ -33,6 +35,7 @@ class Task:
     model: str
     """What the `model` column says; unique among a run's contexts."""
     template: str
+    """Name of the template, or of the application's function."""
     method: Method
 
 
@@ -74,6 +77,8 @@ class Manifest:
     """How agents publish here; readers know every form."""
     sweep: Sweep | None = None
     """Set where tasks are dropped on the way."""
+    app: App | None = None
+    """What computes the rows of all tasks, where that is an application and no prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,15 +108,19 @@ class Environment:
     """The version of fsctx in it."""
 
 
+ContextKind = Literal["hf", "gguf", "fake", "env", "folder", "file", "none"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """A context's record: what its files are and where they come from.
 
-    `kind`: `hf` a model folder, `gguf` a single file, `fake` no files at all, `env` a software environment's archive.
+    `kind`: `hf` a model folder, `gguf` a single file, `fake` no files at all, `env` a software environment's archive;
+    for an application `folder` all files of a folder, `file` one of any sort, `none` no files.
     """
 
     digest: str
-    kind: Literal["hf", "gguf", "fake", "env"]
+    kind: ContextKind
     name: str
     origin: str
     """Absolute path of the folder that `files` are relative to."""
@@ -127,7 +136,7 @@ class Context:
 
     def path_in(self, folder: Path) -> Path:
         """Return what to load where the files are in a folder: the folder, or the one file of a kind that is one."""
-        return folder / self.files[0].path if self.kind in ("gguf", "env") else folder
+        return folder / self.files[0].path if self.kind in ("gguf", "env", "file") else folder
 
 
 def digest_of(context: Context) -> str:

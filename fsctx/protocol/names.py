@@ -17,6 +17,7 @@ DOCTOR = "fsctx-doctor.json"
 
 CONTEXTS = "contexts"
 TEMPLATES = "templates"
+APPS = "apps"
 UNITS = "units"
 LEASES = "leases"
 RESULTS = "results"
@@ -96,6 +97,11 @@ def context(digest: str) -> str:
 def template(name: str) -> str:
     """Return the name of a template as planned."""
     return f"{TEMPLATES}/{name}.toml"
+
+
+def app(sha256: str) -> str:
+    """Return the name of an application's file."""
+    return f"{APPS}/{sha256}.py"
 
 
 def shard(number: int) -> str:

@@ -12,7 +12,8 @@ from fsctx.templates.source import Source, nearest
 
 def used_columns(template: Template) -> set[str]:
     """Return the input's columns that a template uses, `claim` left out."""
-    return {name for _, text in _texts(template) for name in variables(text)} - {CLAIM}
+    of_chats = [] if template.messages is None else [template.messages]
+    return {name for _, text in _texts(template) for name in variables(text)}.union(of_chats) - {CLAIM}
 
 
 def check_renders(template: Template, columns: Collection[str], *, source: str = "", where: str = "") -> None:
@@ -24,6 +25,11 @@ def check_renders(template: Template, columns: Collection[str], *, source: str =
         InputError: the template uses a variable that is neither `claim` nor a column.
     """
     text = Source(text=source, where=where or f"template {template.name!r}")
+    if template.messages is not None and template.messages not in columns:
+        raise InputError(
+            f"{text.at('messages')}: the input has no column {template.messages!r} with chats; "
+            f"it has: {', '.join(sorted({CLAIM, *columns}))}"
+        )
     for key, jinja in _texts(template):
         for name, line in variables(jinja).items():
             if name != CLAIM and name not in columns:
@@ -50,6 +56,12 @@ def check(template: Template, source: Source) -> None:
 
 
 def _check_parts(template: Template, source: Source) -> None:
+    if template.messages is not None:
+        if template.user is not None or template.text is not None or template.system is not None or template.examples:
+            raise InputError(
+                f"{source.at('messages')}: messages are whole chats: leave user, system, text, examples out"
+            )
+        return
     if (template.user is None) == (template.text is None):
         seen = "neither" if template.user is None else "both"
         raise InputError(
@@ -75,8 +87,8 @@ def _check_jinja(key: str, text: str, source: Source) -> None:
 
 def _check_labels(template: Template, source: Source) -> None:
     at = source.at("labels")
-    if len(template.labels) < 2:
-        raise InputError(f"{at}: {len(template.labels)} label(s): a verdict needs at least two")
+    if len(template.labels) == 1:
+        raise InputError(f"{at}: one label: a verdict needs at least two, and free text none (labels = [])")
     for label in template.labels:
         if not label.name.strip() or not label.words.strip():
             raise InputError(

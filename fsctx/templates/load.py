@@ -20,7 +20,7 @@ MAX_BYTES = 1 << 20
 
 _SUFFIX = ".toml"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_KEYS = ("name", "system", "user", "text", "labels", "examples", "generation")
+_KEYS = ("name", "system", "user", "text", "messages", "labels", "examples", "generation")
 _GENERATION_KEYS = ("max_new_tokens", "temperature", "stop", "choice", "pattern")
 
 
@@ -82,6 +82,7 @@ def _template(fields: Fields) -> Template:
         system=fields.text("system"),
         user=fields.text("user"),
         text=fields.text("text"),
+        messages=fields.text("messages"),
         examples=tuple(_example(part) for part in fields.tables("examples", known=("claim", "label"))),
         generation=_generation(fields.table("generation", known=_GENERATION_KEYS)),
     )

@@ -56,13 +56,16 @@ class Generation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """A prompt template: either `user` (and `system`) or `text`, in Jinja2, with `claim` and the input's columns."""
+    """A prompt template: `user` (and `system`) or `text`, of Jinja2 with `claim` and other columns, or `messages`."""
 
     name: str
     labels: tuple[Label, ...]
+    """Empty: no verdict is read from what is generated."""
     system: str | None = None
     user: str | None = None
     text: str | None = None
+    messages: str | None = None
+    """The input's column that holds whole chats, as JSON."""
     examples: tuple[Example, ...] = ()
     generation: Generation = Generation()
 

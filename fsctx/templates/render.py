@@ -1,5 +1,6 @@
 """Prompts from templates. What comes from the input is data: neither Jinja2 nor chat markup in it has any effect."""
 
+import json
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -35,6 +36,8 @@ class Renderer:
         Raises:
             InputError: the template cannot be rendered for this row.
         """
+        if self._template.messages is not None:
+            return Prompt(messages=self._own_messages(columns.get(self._template.messages)))
         values = {name: self._inert(value) for name, value in columns.items() if name in self._used}
         values[CLAIM] = self._inert(claim)
         ask = self._render(self._ask, values)
@@ -42,6 +45,23 @@ class Renderer:
             return Prompt(text=_BLANK_LINE.join([*(text for text, _ in self._examples), ask]))
         system = () if self._system is None else (Message(role="system", content=self._render(self._system, values)),)
         return Prompt(messages=(*system, *self._turns(), Message(role="user", content=ask)))
+
+    def _own_messages(self, chat: Any) -> tuple[Message, ...]:
+        """Return the messages that a row brings."""
+        try:
+            given = json.loads(chat) if isinstance(chat, str) else chat
+            found = tuple(self._own_message(one["role"], one["content"]) for one in given)
+        except (ValueError, TypeError, KeyError):
+            found = ()
+        if not found:
+            column = self._template.messages
+            raise InputError(f"column {column!r} holds no chat for this row: it must be a JSON list of messages")
+        return found
+
+    def _own_message(self, role: Any, content: Any) -> Message:
+        if not isinstance(role, str) or not isinstance(content, str):
+            raise TypeError("a role or a content is no text")
+        return Message(role=role, content=self._inert(content))
 
     def _turns(self) -> tuple[Message, ...]:
         return tuple(

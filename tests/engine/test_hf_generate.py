@@ -180,3 +180,17 @@ def test_rows_whose_logits_are_no_numbers_are_errors_and_an_engine_that_gives_no
     encoded = bound.encode([Row(row=n, claim="x") for n in range(EVIDENCE)])
     with pytest.raises(Unfit, match="another node"):
         list(infer_all(bound, encoded, budget=Budget(10**6), should_stop=lambda: False, health=Health()))
+
+
+def test_chats_of_the_rows_own_are_answered_with_free_text_and_one_that_is_none_costs_its_row(tmp_path: Path) -> None:
+    template = replace(load_template("messages"), generation=Generation(max_new_tokens=4))
+    bound = HfEngine(device="cpu").load(make_model(tmp_path)).bind(BoundTask(template=template, method="generate"))
+    chats = [[{"role": role, "content": "Is ice cold?"} for role in roles] for roles in (["user"], ["system", "user"])]
+    rows = [Row(row=n, claim="Is ice cold?", columns={"messages": chat}) for n, chat in enumerate([*chats, "none"])]
+    first, second, third = bound.encode(rows)
+    assert first.n_tokens < second.n_tokens
+    assert third.refused is not None
+    assert "holds no chat" in (third.refused.error or "")
+    for verdict in bound.infer([first, second]):
+        assert (verdict.status, verdict.verdict, verdict.error) == ("ok", None, None)
+        assert verdict.output_tokens > 0

@@ -30,6 +30,7 @@ FOLDERS = (
     names.CONTEXTS,
     names.HOSTS,
     names.SWEEP,
+    names.APPS,
 )
 SPELLED = re.compile(
     rf"^(?:({'|'.join(FOLDERS)})/\S*|{re.escape(names.MANIFEST)}|{re.escape(names.PLANNING)}|agent\.json)$"

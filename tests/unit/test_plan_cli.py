@@ -77,7 +77,7 @@ def refusal(*args: str | Path) -> str:
         (["--map", "Half True"], "write it as GOLD=LABEL"),
         (["--map", "a=SUPPORTED", "--map", "a=REFUTED"], "mapped to SUPPORTED already"),
         (["--map", "Half True=MAYBE"], "has no label 'MAYBE'"),
-        (["--app", "x:y"], "not in this version"),
+        (["--app", "x:y"], "application x cannot be read"),
         (["--unit-rows", "0"], "at least one row"),
         (["--ttl", "-1"], "above 0"),
         (["--claim-column", "q"], "no column 'q' (found: id, claim, label)"),

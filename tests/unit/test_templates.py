@@ -36,8 +36,9 @@ def refusal(text: str) -> str:
 def test_every_built_in_template_is_sound_and_bears_its_name(name: str) -> None:
     template = load_template(name)
     assert template.name == name
-    check_renders(template, ())
-    assert render(template, "Water is wet.", {}) != render(template, "Water is dry.", {})
+    wet, dry = ({"messages": [{"role": "user", "content": claim}]} for claim in ("Water is wet.", "Water is dry."))
+    check_renders(template, () if template.messages is None else ("messages",))
+    assert render(template, "Water is wet.", wet) != render(template, "Water is dry.", dry)
 
 
 def test_the_default_template_has_the_labels_of_fever() -> None:

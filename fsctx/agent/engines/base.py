@@ -1,6 +1,6 @@
 """The engine interface: what computes verdicts on a device.
 
-These classes are the specification; every engine passes tests/contract/test_engines.py.
+These classes are the specification; every engine of models passes tests/contract/test_engines.py.
 
     Engine.load(files)  →  Model.bind(task)  →  Bound.encode(rows)  →  Bound.infer(batch)
 

@@ -14,8 +14,10 @@ def least_bytes(contexts: Iterable[Context], n_devices: int = 1) -> int:
     """Return what the smallest of these contexts needs at the very least, of each device that it is split over.
 
     Files in float32 become half their size on a GPU. Loading tells exactly; this spares hopeless nodes the copy.
+    Nobody knows what an application makes of its files: nothing is asked for it.
     """
-    return min((context.size_bytes // 2 // n_devices + BATCH_BYTES for context in contexts), default=0)
+    weights = (context for context in contexts if context.kind in ("hf", "gguf", "fake"))
+    return min((context.size_bytes // 2 // n_devices + BATCH_BYTES for context in weights), default=0)
 
 
 def check_fits(device: DeviceInfo, needed_bytes: int) -> None:

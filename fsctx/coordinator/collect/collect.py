@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 
+import pyarrow as pa
+
 from fsctx.coordinator.collect.claims import Claims
 from fsctx.coordinator.collect.comparing import Comparison
 from fsctx.coordinator.collect.layout import collected_columns, read_tasks, shard_columns
@@ -16,7 +18,7 @@ from fsctx.coordinator.collect.problems import Problem
 from fsctx.coordinator.collect.proof import FailedUnit, Proof, prove
 from fsctx.coordinator.collect.rows import Source, interleave, parts_by_window
 from fsctx.coordinator.collect.tally import Tally
-from fsctx.coordinator.collect.writers import Writer, check_place, writer_for, writing
+from fsctx.coordinator.collect.writers import FileFormat, Writer, check_place, writer_for, writing
 from fsctx.coordinator.sweeps import SweepView, view_sweep
 from fsctx.errors import InputError, NotComplete
 from fsctx.protocol import names
@@ -29,6 +31,9 @@ from fsctx.store import Store
 Progress = Callable[[int, int], None]
 """Told verdicts collected and verdicts expected."""
 
+Take = Callable[[pa.Table], None]
+"""Given rows as they are collected."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -38,6 +43,8 @@ class Request:
     is_partial: bool = False
     """Whether a run that is not complete is collected as far as it is."""
     keep_columns: bool = False
+    form: FileFormat = "rows"
+    """What `output` holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +79,16 @@ class Summary:
     """Which tasks were dropped, when and why; None where the run has no sweep that stops early."""
 
 
-def collect(store: Store, request: Request, *, progress: Progress | None = None) -> Summary:
+def collect(
+    store: Store,
+    request: Request,
+    *,
+    progress: Progress | None = None,
+    take: Take | None = None,
+) -> Summary:
     """Write a run's verdicts in input order and return their statistics.
+
+    `take` is given the rows too, table by table, the first one empty; if this raises, they are not proved.
 
     Raises:
         InputError: the request or the run cannot be used.
@@ -83,7 +98,8 @@ def collect(store: Store, request: Request, *, progress: Progress | None = None)
     """
     manifest = read_manifest(store)
     if request.output is not None:
-        check_output(store, request.output)
+        check_output(store, request.output, request.form)
+        _check_form(manifest, request)
     columns = shard_columns(manifest, keep_columns=request.keep_columns)
     made = read_decisions(store, manifest)
     extent = extent_of(manifest.geometry, manifest.sweep, made)
@@ -95,23 +111,35 @@ def collect(store: Store, request: Request, *, progress: Progress | None = None)
         source = _source(store, manifest, claims)
         tally = Tally(source.tasks)
         with _writer(store, request, source) as writer:
-            _pass(source, proof, tally, writer, progress)
+            takers: list[Take] = [writer.write] if writer is not None else []
+            if take is not None:
+                take(source.schema.empty_table())
+                takers.append(take)
+            _pass(source, proof, tally, takers, progress)
             if not request.is_partial:
                 _require(proof, proof.rows - proof.dropped_rows - tally.rows, store)
     return _summarise(manifest, request, proof, tally, made)
 
 
-def check_output(store: Store, path: Path) -> None:
+def check_output(store: Store, path: Path, form: FileFormat = "rows") -> None:
     """Check before any work that verdicts can be written to `path`.
 
     Raises:
         InputError: unknown ending, no such folder, no permission, or among the run's own files.
     """
-    writer_for(path)
+    writer_for(path, form)
     check_place(path)
     inside = path.resolve().is_relative_to(store.root.resolve())
     if inside and path.resolve().parent != store.root.resolve():
         raise InputError(f"{path} is among the run's own files: pass a name outside {store.root}")
+
+
+def _check_form(manifest: Manifest, request: Request) -> None:
+    if request.form == "openai" and len(manifest.tasks) > 1:
+        raise InputError(
+            f"run {manifest.run} has {len(manifest.tasks)} tasks, and a request of an OpenAI batch has one answer: "
+            "collect it as rows, or plan one model and one template"
+        )
 
 
 def _require(proof: Proof, missing: int, store: Store) -> None:
@@ -147,17 +175,19 @@ def _writer(store: Store, request: Request, source: Source) -> Iterator[Writer |
     if request.output is None:
         yield None
         return
-    with writing(request.output, source.schema, store.read(names.MANIFEST)) as writer:
+    with writing(request.output, source.schema, store.read(names.MANIFEST), request.form) as writer:
         yield writer
 
 
-def _pass(source: Source, proof: Proof, tally: Tally, writer: Writer | None, progress: Progress | None) -> None:
-    """Go over all rows once: count them, and write them."""
+def _pass(source: Source, proof: Proof, tally: Tally, takers: Sequence[Take], progress: Progress | None) -> None:
+    """Go over all rows once: count them, and give them on."""
     expected = proof.rows - proof.dropped_rows - proof.missing_rows
     for parts in parts_by_window(source, proof):
         tally.add(parts)
-        if writer is not None and parts:
-            writer.write(interleave(parts))
+        if parts and takers:
+            rows = interleave(parts)
+            for take in takers:
+                take(rows)
         if progress is not None:
             progress(tally.rows, expected)
 

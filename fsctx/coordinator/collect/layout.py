@@ -1,7 +1,7 @@
 """What a collected row looks like: its columns, and what is the same in all rows of a task."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 import pyarrow as pa
@@ -9,6 +9,7 @@ import pyarrow as pa
 from fsctx.errors import Damaged, InputError, Missing
 from fsctx.protocol import names
 from fsctx.protocol.manifest import EXTRA, ROW_CLAIM, ROW_ID, ROW_LABEL, Manifest, Task
+from fsctx.protocol.outputs import OUTPUT, TEXT, TYPES
 from fsctx.protocol.verdicts import schema as verdict_schema
 from fsctx.store import Store
 from fsctx.templates.load import parse_template
@@ -51,6 +52,8 @@ class RunTask:
     labels: tuple[str, ...]
     gold: dict[str, str]
     """Gold label as given → label."""
+    outputs: dict[str, str] = field(default_factory=dict)
+    """The application's further columns; see `App.outputs`."""
 
 
 def read_tasks(store: Store, manifest: Manifest) -> tuple[RunTask, ...]:
@@ -59,9 +62,16 @@ def read_tasks(store: Store, manifest: Manifest) -> tuple[RunTask, ...]:
     Raises:
         Damaged: a template that the run was planned with is missing or unreadable.
     """
-    labels = {task.template: _labels(store, task.template) for task in manifest.tasks}
+    app = manifest.app
+    labels = {task.template: app.labels if app else _labels(store, task.template) for task in manifest.tasks}
     return tuple(
-        RunTask(number=number, task=task, labels=labels[task.template], gold=manifest.gold.get(task.template, {}))
+        RunTask(
+            number=number,
+            task=task,
+            labels=labels[task.template],
+            gold=manifest.gold.get(task.template, {}),
+            outputs=app.outputs if app else {},
+        )
         for number, task in enumerate(manifest.tasks)
     )
 
@@ -91,21 +101,25 @@ def collected_columns(claims: pa.Schema, tasks: Sequence[RunTask]) -> tuple[Colu
         Column("template", pa.string(), From.TASK),
     ]
     of_verdicts = verdict_schema(all_labels(tasks))
-    computed = [Column(field.name, field.type, From.VERDICTS) for field in of_verdicts if field.name != "row"]
-    at = [column.name for column in computed].index("generation")
-    fixed = [*first, *computed[:at], Column("unit", pa.int64(), From.UNIT), *computed[at:]]
+    computed = [Column(one.name, one.type, From.VERDICTS) for one in of_verdicts if one.name != "row"]
+    names_of = [column.name for column in computed]
+    behind_text, at = names_of.index(TEXT) + 1, names_of.index("generation")
+    declared = {name: kind for task in tasks for name, kind in task.outputs.items()}
+    added = [Column(OUTPUT + name, TYPES[kind], From.VERDICTS) for name, kind in declared.items()]
+    unit = Column("unit", pa.int64(), From.UNIT)
+    fixed = [*first, *computed[:behind_text], *added, *computed[behind_text:at], unit, *computed[at:]]
     return (*fixed, *_extras(claims, {column.name for column in fixed}))
 
 
 def _extras(claims: pa.Schema, taken: set[str]) -> Iterator[Column]:
     """Yield the input's other columns; a name that is taken (`input_tokens`) gets a `_` at its end."""
-    for field in claims:
-        if field.name.startswith(EXTRA):
-            name = field.name
+    for of_claims in claims:
+        if of_claims.name.startswith(EXTRA):
+            name = of_claims.name
             while name in taken:
                 name += "_"
             taken.add(name)
-            yield Column(name, field.type, From.CLAIMS, source=field.name)
+            yield Column(name, of_claims.type, From.CLAIMS, source=of_claims.name)
 
 
 def all_labels(tasks: Sequence[RunTask]) -> list[str]:

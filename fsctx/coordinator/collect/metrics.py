@@ -126,7 +126,8 @@ class TaskTally:
 
     def _scores(self, table: pa.Table) -> Rates:
         """Return the labels' scores, (row, label); NaN where there are none."""
-        return np.column_stack([table[SCORE + label].to_numpy().astype(np.float64) for label in self._task.labels])
+        columns = [table[SCORE + label].to_numpy().astype(np.float64) for label in self._task.labels]
+        return np.column_stack(columns) if columns else np.empty((table.num_rows, 0))
 
     def _named(self, counts: Counts) -> dict[str, int]:
         return dict(zip([*self._task.labels, NONE], counts.tolist(), strict=True))

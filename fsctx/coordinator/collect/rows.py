@@ -18,6 +18,7 @@ from fsctx.coordinator.collect.claims import Claims
 from fsctx.coordinator.collect.layout import Column, From, RunTask
 from fsctx.coordinator.collect.proof import READERS, Proof
 from fsctx.protocol.manifest import Manifest
+from fsctx.protocol.outputs import unfold
 from fsctx.protocol.published import Results
 from fsctx.store import Store
 
@@ -147,6 +148,8 @@ def _join(source: Source, task: RunTask, window: _Window, tables: dict[int, pa.T
     """Put claims and verdicts side by side; both are in row order and of the same slices."""
     claims = pa.concat_tables([window.claims[position] for position in tables])
     verdicts = pa.concat_tables(tables.values())
+    if task.outputs:
+        verdicts = unfold(verdicts, task.outputs, where=f"slices {window.slices[0]} to {window.slices[-1]}")
     geometry = source.manifest.geometry
     slices: Any = verdicts["row"].to_numpy() // geometry.unit_rows
     units: Any = geometry.unit_of(task=task.number, slice_number=slices)  # of all rows at once

@@ -2,11 +2,12 @@
 
 import contextlib
 import errno
+import json
 import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Literal, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from fsctx.coordinator.collect.openai import OpenAiWriter
 from fsctx.errors import FsctxError, InputError, NoSpace, StoreError
 from fsctx.protocol.verdicts import SCORE
 from fsctx.store.base import TEMPORARY
@@ -61,14 +63,16 @@ class ParquetWriter:
 
 
 class CsvWriter:
-    """CSV as RFC 4180 has it, with a header; null is empty, an empty string is `""`."""
+    """CSV as RFC 4180 has it, with a header; null is empty, an empty string is `""`, a list is JSON."""
 
     def __init__(self, file: BinaryIO, schema: pa.Schema, _manifest: bytes) -> None:
-        self._writer = pyarrow.csv.CSVWriter(file, schema)
+        kinds = [pa.string() if pa.types.is_list(field.type) else field.type for field in schema]
+        self._writer = pyarrow.csv.CSVWriter(file, pa.schema(list(zip(schema.names, kinds, strict=True))))
 
     def write(self, table: pa.Table) -> None:
         """See `Writer.write`."""
-        self._writer.write_table(table)
+        columns = [_as_json(column) if pa.types.is_list(column.type) else column for column in table.columns]
+        self._writer.write_table(pa.table(columns, table.column_names))
 
     def close(self) -> None:
         """See `Writer.close`."""
@@ -82,6 +86,7 @@ class JsonLinesWriter:
         self._file = file
         self._names = schema.names
         self._duckdb = duckdb.connect(config={"threads": 2})
+        self._duckdb.execute("SET enable_progress_bar = false")  # it is on in notebooks, and writes to stdout
         pairs = ", ".join(f"{_quoted(name)}, c{i}" for i, name in enumerate(self._names))
         self._query = f"SELECT json_object({pairs}) FROM rows"  # noqa: S608 names are quoted; there is no database
 
@@ -105,12 +110,20 @@ WRITERS: dict[str, Callable[[BinaryIO, pa.Schema, bytes], Writer]] = {
 }
 
 
-def writer_for(path: Path) -> Callable[[BinaryIO, pa.Schema, bytes], Writer]:
+FileFormat = Literal["rows", "openai"]
+"""What a file holds: rows, in the form that its ending names, or answers of an OpenAI batch."""
+
+
+def writer_for(path: Path, form: FileFormat = "rows") -> Callable[[BinaryIO, pa.Schema, bytes], Writer]:
     """Return what writes files with this path's ending.
 
     Raises:
         InputError: nothing does.
     """
+    if form == "openai":
+        if path.suffix.lower() != ".jsonl":
+            raise InputError(f"{path}: answers of an OpenAI batch are JSON Lines: pass a name that ends in .jsonl")
+        return OpenAiWriter
     writer = WRITERS.get(path.suffix.lower())
     if writer is None:
         *most, last = WRITERS
@@ -159,9 +172,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def writing(path: Path, schema: pa.Schema, manifest: bytes) -> Iterator[Writer]:
+def writing(path: Path, schema: pa.Schema, manifest: bytes, form: FileFormat = "rows") -> Iterator[Writer]:
     """Open a writer for the format that the path's ending names; see `replacing`."""
-    make = writer_for(path)
+    make = writer_for(path, form)
     with replacing(path) as file:
         writer = make(file, schema, manifest)
         try:
@@ -191,6 +204,11 @@ def _is_unlike(name: str) -> bool:
 
 def _quoted(name: str) -> str:
     return "'" + name.replace("'", "''") + "'"
+
+
+def _as_json(lists: "pa.ChunkedArray[Any]") -> "pa.Array[Any]":
+    texts = [None if value is None else json.dumps(value, ensure_ascii=False) for value in lists.to_pylist()]
+    return pa.array(texts, pa.string())
 
 
 def _finite(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":

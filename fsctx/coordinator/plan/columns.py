@@ -34,7 +34,7 @@ LABEL_NAMES = (
     "answer",
     "class",
 )
-ID_NAMES = ("id", "claim_id", "uid", "uuid", "idx", "index", "example_id", "key", "qid")
+ID_NAMES = ("id", "custom_id", "claim_id", "uid", "uuid", "idx", "index", "example_id", "key", "qid")
 _MAX_NAME_CHARS = 64
 _MAX_NAME_WORDS = 4
 

@@ -1,11 +1,11 @@
 """Context records: what a model's files are, by content."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fsctx.cache.hashing import describe
-from fsctx.coordinator.plan.model_files import ModelFiles, find_model
+from fsctx.coordinator.plan.model_files import NO_FILES, ModelFiles, find_files, find_model
 from fsctx.coordinator.plan.request import Progress
 from fsctx.errors import InputError
 from fsctx.protocol.manifest import Context, digest_of
@@ -33,9 +33,18 @@ class Model:
 
 def find_models(refs: Iterable[str], *, fetch: Callable[[str], Path], progress: Progress) -> tuple[Model, ...]:
     """Read the models' files, in the order given; the same files under two names are one model."""
+    return _read_models((find_model(ref, fetch=fetch) for ref in refs), progress)
+
+
+def find_app_models(refs: Sequence[str], *, fetch: Callable[[str], Path], progress: Progress) -> tuple[Model, ...]:
+    """Do the same for an application, which may load any files, or none."""
+    return _read_models((find_files(ref, fetch=fetch) for ref in refs) if refs else [NO_FILES], progress)
+
+
+def _read_models(found: Iterable[ModelFiles], progress: Progress) -> tuple[Model, ...]:
     contexts: dict[str, Context] = {}
-    for ref in refs:
-        context = read_context_files(find_model(ref, fetch=fetch), progress=progress)
+    for files in found:
+        context = read_context_files(files, progress=progress)
         contexts.setdefault(context.digest, context)
     names = [context.name for context in contexts.values()]
     return tuple(

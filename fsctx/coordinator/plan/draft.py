@@ -10,15 +10,18 @@ from typing import Any
 import pyarrow as pa
 
 from fsctx.coordinator.plan import sweeping
+from fsctx.coordinator.plan.app_file import PlannedApp, read_app
 from fsctx.coordinator.plan.columns import Asked, Layout, choose_columns
-from fsctx.coordinator.plan.contexts import Model, find_models
+from fsctx.coordinator.plan.contexts import Model, find_app_models, find_models
 from fsctx.coordinator.plan.inputs import Format, Source, find_sources
 from fsctx.coordinator.plan.label_tokens import check_label_tokens
+from fsctx.coordinator.plan.read_arrow import open_arrow
 from fsctx.coordinator.plan.read_delimited import open_delimited
 from fsctx.coordinator.plan.read_json import open_json
+from fsctx.coordinator.plan.read_openai import OpenAiReader, is_openai
 from fsctx.coordinator.plan.read_parquet import open_parquet
 from fsctx.coordinator.plan.reading import Dialect, Fingerprint, Reader
-from fsctx.coordinator.plan.request import PlanRequest, Progress
+from fsctx.coordinator.plan.request import DEFAULT_TEMPLATE, PlanRequest, Progress
 from fsctx.coordinator.plan.sizing import SPREAD
 from fsctx.errors import InputError
 from fsctx.templates.checks import check_renders, used_columns
@@ -57,6 +60,7 @@ class Draft:
     notes: tuple[str, ...]
     spread: int = SPREAD
     """So many slices at least, where there are rows enough."""
+    app: PlannedApp | None = None
 
     @property
     def n_tasks(self) -> int:
@@ -72,17 +76,22 @@ class Draft:
 def draft(request: PlanRequest, *, fetch: Callable[[str], Path], progress: Progress) -> Draft:
     """Read and check everything that was asked for, cheap things first. Writes nothing."""
     check_options(request)
-    templates = _templates(request)
+    app = None if request.app is None else read_app(request.app)
+    templates = _templates(request) if app is None else (_stand_in(app, request),)
     sources = find_sources(request.inputs)
     inputs = tuple(_open(source, request, progress) for source in sources)
     layout = _layout(inputs, request, [t.template for t in templates])
-    for planned in templates:
-        check_renders(planned.template, tuple(layout.extras), source=planned.text)
     if request.sweep is not None:
-        _check_sweep(inputs, layout, n_tasks=len(templates) * len(set(request.models)))
-    models = find_models(request.models, fetch=fetch, progress=progress)
-    if request.method == "score":
-        check_label_tokens(models, [t.template for t in templates])
+        _check_sweep(inputs, layout, templates, n_models=len(set(request.models)))
+    if app is None:
+        for planned in templates:
+            check_renders(planned.template, tuple(layout.extras), source=planned.text)
+        models = find_models(request.models, fetch=fetch, progress=progress)
+        if request.method == "score":
+            _check_has_labels(templates)
+            check_label_tokens(models, [t.template for t in templates])
+    else:
+        models = find_app_models(request.models, fetch=fetch, progress=progress)
     return Draft(
         inputs=inputs,
         layout=layout,
@@ -91,6 +100,7 @@ def draft(request: PlanRequest, *, fetch: Callable[[str], Path], progress: Progr
         digest=_digest(request, inputs, templates, models),
         notes=tuple(note for item in inputs for note in item.reader.notes),
         spread=sweeping.SPREAD if request.sweep else SPREAD,
+        app=app,
     )
 
 
@@ -98,8 +108,10 @@ def check_options(request: PlanRequest) -> None:
     """Refuse options that mean nothing."""
     if not request.inputs:
         raise InputError("no input was named: pass at least one file with claims")
-    if not request.models:
-        raise InputError("no model was named: pass --model")
+    if not request.models and request.app is None:
+        raise InputError("no model was named: pass --model, or an application (--app)")
+    if request.app is not None and (request.templates or request.method != "score"):
+        raise InputError("--app: an application makes its own prompts: leave --template and --method out")
     if request.unit_rows is not None and request.unit_rows < 1:
         raise InputError(f"--unit-rows {request.unit_rows}: a unit needs at least one row")
     if request.ttl_s is not None and not request.ttl_s > 0:
@@ -108,21 +120,26 @@ def check_options(request: PlanRequest) -> None:
         raise InputError(f"--budget {request.budget} bounds a sweep: pass --sweep halving too")
 
 
-def _check_sweep(inputs: Sequence[Input], layout: Layout, *, n_tasks: int) -> None:
+def _check_sweep(
+    inputs: Sequence[Input], layout: Layout, templates: Sequence[PlannedTemplate], *, n_models: int
+) -> None:
     """Refuse a sweep that could decide nothing."""
+    for planned in templates:
+        if not planned.template.labels:
+            raise InputError(f"--sweep halving: {planned.template.name!r} has no labels to be right or wrong about")
     if layout.label is None:
         raise InputError(
             f"--sweep halving needs gold labels to tell tasks apart, and {inputs[0].reader.source} has no column of "
             "them: name it with --label-column, or leave --sweep out"
         )
-    if n_tasks < 2:
+    if len(templates) * n_models < 2:
         raise InputError("--sweep halving needs several tasks to choose from: repeat --template or --model")
 
 
 def _templates(request: PlanRequest) -> tuple[PlannedTemplate, ...]:
     """Read the templates, in the order given; the same one twice counts once."""
     found: dict[str, PlannedTemplate] = {}
-    for ref in request.templates:
+    for ref in request.templates or (DEFAULT_TEMPLATE,):
         text = template_source(ref)
         planned = PlannedTemplate(template=parse_template(text, where=ref), text=text)
         other = found.setdefault(planned.template.name, planned)
@@ -132,13 +149,28 @@ def _templates(request: PlanRequest) -> tuple[PlannedTemplate, ...]:
     return tuple(found.values())
 
 
+def _check_has_labels(templates: Sequence[PlannedTemplate]) -> None:
+    for planned in templates:
+        if not planned.template.labels:
+            raise InputError(f"template {planned.template.name!r} has no labels to score: pass --method generate")
+
+
+def _stand_in(app: PlannedApp, request: PlanRequest) -> PlannedTemplate:
+    """Return what stands for an application among the templates: its name, its labels, its code as text."""
+    match_gold((), app.app.template, request.gold)
+    return PlannedTemplate(template=app.app.template, text=app.code.decode(errors="replace"))
+
+
 def _open(source: Source, request: PlanRequest, progress: Progress) -> Input:
     fingerprint = read_fingerprint(source, progress)
     match source.format:
         case Format.PARQUET:
             reader: Reader = open_parquet(source)
+        case Format.ARROW:
+            reader = open_arrow(source)
         case Format.JSON:
-            reader = open_json(source)
+            objects = open_json(source)
+            reader = OpenAiReader(inner=objects) if is_openai(objects) else objects
         case Format.CSV | Format.TSV | Format.TEXT:
             reader = open_delimited(source, _dialect(request), fingerprint)
     return Input(reader=reader, fingerprint=fingerprint)
@@ -155,7 +187,7 @@ def read_fingerprint(source: Source, progress: Progress) -> Fingerprint:
     """Read a file once from end to end."""
     digest = hashlib.sha256()
     n_lines = done = 0
-    has_lines = source.format is not Format.PARQUET
+    has_lines = source.format not in (Format.PARQUET, Format.ARROW)
     piece = b""
     with open(source.path, "rb", buffering=0) as file:
         while next_piece := file.read(_READ_BYTES):

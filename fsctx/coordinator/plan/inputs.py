@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from fsctx.coordinator.plan.datasets_folder import check_one_split, saved_dataset
 from fsctx.errors import InputError
 
 HEAD_BYTES = 1 << 20
@@ -19,6 +20,7 @@ class Format(StrEnum):
     """How a file writes rows."""
 
     PARQUET = "Parquet"
+    ARROW = "Arrow"
     JSON = "JSON"
     CSV = "CSV"
     TSV = "TSV"
@@ -36,6 +38,7 @@ class Compression(StrEnum):
 _FORMATS = {
     ".parquet": Format.PARQUET,
     ".pq": Format.PARQUET,
+    ".arrow": Format.ARROW,
     ".jsonl": Format.JSON,
     ".ndjson": Format.JSON,
     ".json": Format.JSON,
@@ -52,6 +55,7 @@ _COMPRESSIONS = {
     ".zstd": Compression.ZSTD,
 }
 _KNOWN = ", ".join(_FORMATS) + " (each also with .gz or .zst)"
+FILE_MAGIC, _STREAM_MAGIC = b"ARROW1", b"\xff\xff\xff\xff"
 _MAGIC = (
     (b"PAR1", "Parquet"),
     (b"\x1f\x8b", "gzip"),
@@ -59,9 +63,10 @@ _MAGIC = (
     (b"PK\x03\x04", "a zip archive (or Excel)"),
     (b"%PDF", "PDF"),
     (b"SQLite format 3", "SQLite"),
-    (b"ARROW1", "Arrow IPC"),
+    (FILE_MAGIC, "Arrow IPC"),
     (b"BZh", "bzip2"),
     (b"\xfd7zXZ", "xz"),
+    (_STREAM_MAGIC, "an Arrow stream"),
     (b"\xff\xfe", "UTF-16 text"),
     (b"\xfe\xff", "UTF-16 text"),
 )
@@ -112,10 +117,7 @@ def find_sources(inputs: Sequence[str]) -> tuple[Source, ...]:
 def _expand(given: str) -> list[Path]:
     path = Path(given)
     if path.is_dir():
-        found = sorted(p for p in path.iterdir() if _format_of(p) and p.is_file() and not p.name.startswith("."))
-        if not found:
-            raise InputError(f"folder {given} holds no file of a known format: {_KNOWN}")
-        return found
+        return _files_of(path)
     if path.exists():
         return [path]
     if not glob.has_magic(given):
@@ -124,6 +126,20 @@ def _expand(given: str) -> list[Path]:
     if not matches:
         raise InputError(f"no file matches {given}: check the pattern")
     return matches
+
+
+def _files_of(folder: Path) -> list[Path]:
+    """Return the inputs in a folder: those of a data set that `datasets` saved, or all of a known format."""
+    saved = saved_dataset(folder)
+    if saved is not None:
+        return saved
+    found = sorted(p for p in folder.iterdir() if _format_of(p) and p.is_file() and not p.name.startswith("."))
+    if not found and (folder / "data").is_dir():  # as the hub's repositories have them
+        return _files_of(folder / "data")
+    if not found:
+        raise InputError(f"folder {folder} holds no file of a known format: {_KNOWN}")
+    check_one_split(folder, found)
+    return found
 
 
 def _compression_of(path: Path) -> Compression:
@@ -218,6 +234,7 @@ def _plain(head: bytes) -> bytes:
 
 _LOOKS_LIKE: dict[Format, Callable[[bytes], bool]] = {
     Format.PARQUET: lambda head: head.startswith(b"PAR1"),
+    Format.ARROW: lambda head: head.startswith((FILE_MAGIC, _STREAM_MAGIC)),
     Format.JSON: _is_json,
     Format.CSV: _is_table,
     Format.TSV: _is_table,

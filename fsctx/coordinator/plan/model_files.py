@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from fsctx.errors import InputError
+from fsctx.protocol.manifest import ContextKind
 
 FAKE = "fake"
 _GGUF_MAGIC = b"GGUF"
@@ -23,7 +23,7 @@ _INDEX = "model.safetensors.index.json"
 class ModelFiles:
     """Where a model's files are. `paths` are relative to `origin`, in order."""
 
-    kind: Literal["hf", "gguf", "fake", "env"]
+    kind: ContextKind
     name: str
     origin: Path
     paths: tuple[str, ...]
@@ -47,6 +47,31 @@ def find_model(ref: str, *, fetch: Callable[[str], Path]) -> ModelFiles:
     if ref.startswith((".", "/", "~")) or ref.endswith(".gguf") or ref.count("/") > 1:
         raise InputError(f"model {ref} does not exist: pass a model folder, a .gguf file or a hub name")
     return _folder(fetch(ref))
+
+
+NO_FILES = ModelFiles(kind="none", name="none", origin=Path("/"), paths=())
+"""What an application works with that needs no model."""
+
+
+def find_files(ref: str, *, fetch: Callable[[str], Path]) -> ModelFiles:
+    """Find what an application is given as its model: any file, all files of a folder but hidden ones, or a hub name.
+
+    Raises:
+        InputError: nothing there.
+    """
+    path = Path(ref).expanduser()
+    if path.is_file():
+        path = path.absolute()
+        return ModelFiles(kind="file", name=path.stem, origin=path.parent, paths=(path.name,))
+    if not path.is_dir() and (path.exists() or ref.startswith((".", "/", "~")) or ref.count("/") > 1):
+        raise InputError(f"model {ref} is neither a file nor a folder: pass what the application loads")
+    folder = (path if path.is_dir() else fetch(ref)).absolute()
+    with _readable(folder):
+        found = (one.relative_to(folder) for one in folder.rglob("*") if one.is_file())
+        paths = tuple(sorted(one.as_posix() for one in found if not any(part.startswith(".") for part in one.parts)))
+    if not paths:
+        raise InputError(f"model folder {folder} is empty: pass what the application loads")
+    return ModelFiles(kind="folder", name=_folder_name(folder), origin=folder, paths=paths)
 
 
 def _gguf(path: Path) -> ModelFiles:

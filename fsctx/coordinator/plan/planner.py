@@ -84,6 +84,10 @@ def _write_records(store: Store, wanted: Draft) -> None:
     store.make_folder(names.TEMPLATES)
     for model in wanted.models:
         store.replace(names.context(model.context.digest), codec.encode(model.context))
+    if wanted.app is not None:
+        store.make_folder(names.APPS)
+        store.replace(names.app(wanted.app.app.sha256), wanted.app.code)
+        return
     for planned in wanted.templates:
         store.replace(names.template(planned.template.name), planned.text.encode())
 
@@ -112,6 +116,7 @@ def _manifest(request: PlanRequest, wanted: Draft, geometry: Geometry, matches: 
         inputs=tuple(_input_file(item) for item in wanted.inputs),
         ttl_s=request.ttl_s or advice.ttl_s,
         publish=advice.publish,
+        app=None if wanted.app is None else wanted.app.app,
         compacts=geometry.n_buckets > MAX_UNCOMPACTED_BUCKETS,
     )
 
@@ -134,7 +139,7 @@ def _tasks(request: PlanRequest, wanted: Draft) -> Iterable[Task]:
                 context=model.context.digest,
                 model=model.name,
                 template=planned.template.name,
-                method=request.method,
+                method=request.method if wanted.app is None else "app",
             )
 
 

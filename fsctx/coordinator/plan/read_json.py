@@ -110,6 +110,7 @@ def _connection(source: Source) -> Iterator[tuple[duckdb.DuckDBPyConnection, str
     descriptor = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with duckdb.connect(":memory:", config=_SETTINGS) as connection:
+            connection.execute("SET enable_progress_bar = false")  # it is on in notebooks, and writes to stdout
             yield connection, f"'/proc/self/fd/{descriptor}'"
     finally:
         os.close(descriptor)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fsctx.coordinator.plan.class_labels import class_names, columns_of, with_names
 from fsctx.coordinator.plan.inputs import Compression, Source
 from fsctx.coordinator.plan.reading import BATCH_ROWS, check_distinct, faults_of, no_rows
 from fsctx.errors import InputError
@@ -27,9 +28,10 @@ class ParquetReader:
     def batches(self, columns: Sequence[str], *, raw: str | None = None) -> Iterator[pa.RecordBatch]:
         """See `Reader.batches`."""
         with faults_of(self.source), _open(self.source) as file:
+            names = class_names(file.schema_arrow)
             for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns)):
                 batch.validate(full=True)
-                yield batch
+                yield with_names(batch, names)
 
 
 def open_parquet(source: Source) -> ParquetReader:
@@ -41,7 +43,7 @@ def open_parquet(source: Source) -> ParquetReader:
     check_distinct(source, schema.names)
     if n_rows == 0:
         raise no_rows(source)
-    return ParquetReader(source=source, columns=dict(zip(schema.names, schema.types, strict=True)), n_rows_guess=n_rows)
+    return ParquetReader(source=source, columns=columns_of(schema), n_rows_guess=n_rows)
 
 
 def _open(source: Source) -> pq.ParquetFile:

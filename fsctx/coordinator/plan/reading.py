@@ -83,7 +83,7 @@ def faults_of(source: Source, *, hint: str = "") -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        if source.format is not Format.PARQUET:
+        if source.format not in (Format.PARQUET, Format.ARROW):
             check_utf8(source)
         raise InputError(f"{source} cannot be read as {source.format}: {first_line(error)}{hint}") from None
 

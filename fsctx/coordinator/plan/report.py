@@ -23,10 +23,11 @@ def report_new(
 ) -> PlanReport:
     """Report a run that was just planned."""
     counts = written.counts
+    are_used = any(planned.template.labels for planned in wanted.templates)
     labels = [
         LabelCount(label=label, n_rows=n, meaning={t: match.mapping.get(label) for t, match in matches.items()})
         for label, n in counts.labels.most_common()
-        if label is not None
+        if label is not None and are_used
     ]
     return replace(
         _report(store, manifest, wanted),

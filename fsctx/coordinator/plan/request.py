@@ -7,6 +7,8 @@ from typing import Literal, Protocol
 
 from fsctx.protocol.manifest import Method
 
+DEFAULT_TEMPLATE = "fever"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
@@ -16,7 +18,8 @@ class PlanRequest:
     """Files, folders and globs, in order."""
     run: Path
     models: tuple[str, ...]
-    templates: tuple[str, ...] = ("fever",)
+    templates: tuple[str, ...] = ()
+    """Empty: `DEFAULT_TEMPLATE`, or with an application none."""
     method: Method = "score"
     id_column: str | None = None
     claim_column: str | None = None
@@ -35,6 +38,8 @@ class PlanRequest:
     """Whether tasks that are clearly worse are dropped on the way."""
     budget: int | None = None
     """Most inferences of a sweep."""
+    app: str | None = None
+    """`FILE:NAME` of an application that computes the rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

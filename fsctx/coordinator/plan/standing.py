@@ -24,12 +24,14 @@ def check_same_plan(store: Store, manifest: Manifest, request: PlanRequest, want
 
 
 def _differences(store: Store, manifest: Manifest, request: PlanRequest, wanted: Draft) -> list[str]:
+    has_app = manifest.app is not None or wanted.app is not None
     checks = {
         "the inputs": [f.sha256 for f in manifest.inputs] == [i.fingerprint.sha256 for i in wanted.inputs],
         "the models": list(dict.fromkeys(t.context for t in manifest.tasks))
         == [m.context.digest for m in wanted.models],
-        "the templates": _texts(store, manifest) == {t.template.name: t.text for t in wanted.templates},
-        "the method": {t.method for t in manifest.tasks} == {request.method},
+        "the application": manifest.app == (wanted.app.app if wanted.app else None),
+        "the templates": has_app or _texts(store, manifest) == {t.template.name: t.text for t in wanted.templates},
+        "the method": has_app or {t.method for t in manifest.tasks} == {request.method},
         "--unit-rows": request.unit_rows in (None, manifest.geometry.unit_rows),
         "--sweep and --budget": _sweep(manifest) == (request.sweep, request.budget),
         "--ttl": request.ttl_s in (None, manifest.ttl_s),

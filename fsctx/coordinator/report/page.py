@@ -11,7 +11,7 @@ from typing import Any
 
 import jinja2
 
-from fsctx.coordinator.collect.collect import Summary
+from fsctx.coordinator.collect.collect import Request, Summary, collect
 from fsctx.coordinator.collect.standing import standings
 from fsctx.coordinator.collect.writers import check_place, replacing
 from fsctx.coordinator.progress import Status, goodput
@@ -71,6 +71,18 @@ def write_report(path: Path, store: Store, summary: Summary) -> None:
     page = render(read_report(store, summary))
     with replacing(path) as file:
         file.write(page.encode())
+
+
+def report_so_far(store: Store, path: Path) -> Summary:
+    """Write the page of what is there, and return its statistics.
+
+    Raises:
+        InputError: no page can be written there.
+    """
+    check_report(path)
+    summary = collect(store, Request(is_partial=True))
+    write_report(path, store, summary)
+    return summary
 
 
 def read_report(store: Store, summary: Summary) -> Report:

@@ -88,12 +88,13 @@ class GenerateBound:
         text = _until(self._resident.tokenizer.decode(ids, skip_special_tokens=True), self._template.generation.stop)
         chosen = self._choices.chosen(ids) if self._choices else None
         verdict = read_verdict(text, self._template) if chosen is None else self._template.label_names[chosen]
+        is_lacking = verdict is None and bool(self._template.labels)
         return Verdict(
             row=row.row,
             verdict=verdict,
             text=text,
-            status=Status.ERROR if verdict is None else Status.OK,
-            error="no label could be read from the text" if verdict is None else None,
+            status=Status.ERROR if is_lacking else Status.OK,
+            error="no label could be read from the text" if is_lacking else None,
             input_tokens=len(row.payload.ids),
             output_tokens=len(ids),
         )
@@ -113,6 +114,8 @@ class GenerateBound:
     @torch.inference_mode()
     def _with_prefix(self, sentinels: Sequence[Asked]) -> Writer:
         """Return a writer that reads the constant prefix once, where it agrees with the plain one on this model."""
+        if self._template.messages is not None:
+            return self._plain  # chats of the rows' own have no prefix in common that is known beforehand
         limit = tolerance(self._resident.dtype)
         try:
             if not sentinels:

@@ -186,7 +186,7 @@ def _must_join_system(tokenizer: Any, template: Template) -> bool:
     Raises:
         Misconfigured: it refuses the chat altogether.
     """
-    roles = ("system", "user") if template.system else ("user",)
+    roles = ("system", "user") if template.system or template.messages else ("user",)
     prompt = Prompt(messages=tuple(Message(role=role, content=role) for role in roles))
     for joins_system in (False, True):
         try:

@@ -1,0 +1,54 @@
+"""From a run and `fsctx agent`'s options to what computes: engines of models, or the run's application."""
+
+from collections.abc import Callable
+
+from fsctx.agent.device import DeviceInfo
+from fsctx.agent.engines.app.engine import AppEngine
+from fsctx.agent.engines.base import UNSPLIT, Engine
+from fsctx.agent.engines.choose import check_engine, engines
+from fsctx.agent.options import AgentOptions
+from fsctx.agent.remembering import remembering
+from fsctx.agent.runfiles import RunFiles
+from fsctx.errors import InputError
+from fsctx.protocol import names
+from fsctx.protocol.apps import read_code
+from fsctx.protocol.manifest import Context
+
+
+def check_engines(run: RunFiles, options: AgentOptions) -> set[str]:
+    """Return the names of the engines that a run takes, without importing them.
+
+    Raises:
+        InputError: an option that they don't have.
+    """
+    if run.manifest.app is not None:
+        _check_app_options(options)
+        return {"app"}
+    kinds = {context.kind for context in run.contexts.values()}
+    return {check_engine(options.engine, dtype=options.dtype, kind=kind, split=options.split)[0] for kind in kinds}
+
+
+def engines_of_run(run: RunFiles, options: AgentOptions, device: DeviceInfo) -> Callable[[Context], Engine]:
+    """Return what gives the engine for each context.
+
+    Raises:
+        Damaged: the application's file is not the one that was planned.
+    """
+    app = run.manifest.app
+    if app is None:
+        return remembering(engines(options, device=device.spec), options.cache)
+    where = f"{run.store.root}/{names.app(app.sha256)}"
+    has_model = any(context.kind != "none" for context in run.contexts.values())
+    engine = AppEngine(app, read_code(run.store, app), where=where, device=device, has_model=has_model)
+    return lambda _: engine
+
+
+def _check_app_options(options: AgentOptions) -> None:
+    asked = {
+        f"--engine {options.engine}": options.engine != "auto",
+        f"--dtype {options.dtype}": options.dtype is not None,
+        str(options.split): options.split != UNSPLIT,
+    }
+    for option, is_asked in asked.items():
+        if is_asked:
+            raise InputError(f"{option}: this run has an application, which is the engine itself: leave it out")
