@@ -135,7 +135,7 @@ def _find_device(start: _Start) -> DeviceInfo:
     options, place = start.options, start.place
     kinds = {context.kind for context in start.run.contexts.values()}
     split = options.split
-    used = {check_engine(options.engine, dtype=options.dtype, kind=kind, split=split)[0] for kind in kinds}
+    is_used = [check_engine(options.engine, dtype=options.dtype, kind=kind, split=split) for kind in kinds]
     os.environ.update(host.thread_settings(os.environ, place.cores))
     if kinds != {"fake"}:
         keep_on_node(os.environ, options.cache)  # before a device is looked at: that may import torch
@@ -144,7 +144,7 @@ def _find_device(start: _Start) -> DeviceInfo:
         assigned=place.gpus,
         driver=place.driver,
         environ=os.environ,
-        is_used=used != {"fake"},
+        is_used=any(is_used),
         n=split.n_ranks,
     )
 

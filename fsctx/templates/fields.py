@@ -58,6 +58,13 @@ class Fields:
             raise self.wrong(key, repr(value), f"{noun}, at least {at_least}")
         return float(value)
 
+    def flag(self, key: str) -> bool:
+        """Return true or false; false where the key is absent."""
+        value = self._table.get(key, False)
+        if not isinstance(value, bool):
+            raise self.wrong(key, repr(value), "true or false")
+        return value
+
     def table(self, key: str, *, known: tuple[str, ...]) -> "Fields":
         """Return a table within this one; an empty one where the key is absent."""
         value = self._table.get(key, {})

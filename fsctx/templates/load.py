@@ -21,7 +21,7 @@ MAX_BYTES = 1 << 20
 _SUFFIX = ".toml"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _KEYS = ("name", "system", "user", "text", "labels", "examples", "generation")
-_GENERATION_KEYS = ("max_new_tokens", "temperature", "stop", "pattern")
+_GENERATION_KEYS = ("max_new_tokens", "temperature", "stop", "choice", "pattern")
 
 
 def builtin_names() -> tuple[str, ...]:
@@ -121,6 +121,7 @@ def _generation(fields: Fields) -> Generation:
         max_new_tokens=int(fields.number("max_new_tokens", default.max_new_tokens, at_least=1, kind=int)),
         temperature=fields.number("temperature", default.temperature, at_least=0),
         stop=fields.texts("stop"),
+        choice=fields.flag("choice"),
         pattern=fields.text("pattern"),
     )
 

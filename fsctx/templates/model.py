@@ -47,6 +47,8 @@ class Generation:
     temperature: float = 0.0
     """0 is greedy."""
     stop: tuple[str, ...] = ()
+    choice: bool = False
+    """Whether nothing but the words of a label can be written, by engines that can be held to that."""
     pattern: str | None = None
     """Regular expression; its group `verdict` (else its first group, else the match) names a label or
     its words, in any case. None: the first label whose words or name stand in the text."""
