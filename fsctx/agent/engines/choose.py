@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from fsctx.agent.engines.base import UNSPLIT, Engine, Split
@@ -31,7 +31,7 @@ def choose_engine(spec: str, *, device: str, kind: str, vllm: Installed | None) 
     """
     name, _, options = spec.partition(":")
     if spec != "auto":
-        return Choice(name=name, options=options, why=f"--engine {spec}")
+        return Choice(name=name, options=options, why=f"--engine {spec} was asked for")
     if kind == "fake":
         return Choice(name="fake", why="the context is the fake model")
     if device.startswith("cpu"):
@@ -39,6 +39,13 @@ def choose_engine(spec: str, *, device: str, kind: str, vllm: Installed | None) 
     if vllm is None or not vllm.is_for_gpus:
         return Choice(name="hf", why="no vllm for GPUs is installed")
     return Choice(name="vllm", why=f"the device is a GPU and vllm {vllm.version} is installed")
+
+
+def choose_for(spec: str, *, device: str, kinds: Collection[str]) -> Choice:
+    """Return what `spec` means here for a run with contexts of these kinds, in words where that is several engines."""
+    found = [choose_engine(spec, device=device, kind=kind, vllm=find_vllm()) for kind in sorted(kinds)]
+    names, reasons = (dict.fromkeys(told) for told in ([one.name for one in found], [one.why for one in found]))
+    return Choice(name=" and ".join(names), why="; ".join(reasons))
 
 
 def make_engine(

@@ -18,7 +18,7 @@ from fsctx.agent.engines.vllm.messages import Job
 from fsctx.agent.engines.vllm.options import VllmOptions
 from fsctx.agent.engines.vllm.process import Computing
 from fsctx.agent.engines.vllm.score import ScoreBound
-from fsctx.errors import Misconfigured, Unfit
+from fsctx.errors import EngineError, Misconfigured, Unfit
 
 _CONFIG = "config.json"
 
@@ -71,7 +71,10 @@ class VllmModel:
     def bind(self, task: BoundTask) -> Bound:
         """See `Model.bind`."""
         make = ScoreBound if task.method == "score" else GenerateBound
-        return make(self.computing, self._tokenizer, task.template)
+        try:
+            return make(self.computing, self._tokenizer, task.template)
+        except EngineError as error:
+            raise Misconfigured(f"vLLM refuses prompts of template {task.template.name!r} ({error})") from None
 
     def close(self) -> None:
         """See `Model.close`."""

@@ -23,7 +23,7 @@ def parse_vllm_options(text: str) -> VllmOptions:
     Raises:
         InputError: an unknown name, or a value that is no number or out of range.
     """
-    known = {field.name: type(field.default) for field in fields(VllmOptions)}
+    known = {field.name: int if isinstance(field.default, int) else float for field in fields(VllmOptions)}
     values: dict[str, float] = {}
     for item in filter(None, text.split(",")):
         name, _, value = item.partition("=")

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,7 +17,7 @@ from fsctx.agent.engines.vllm.environment import environment
 from fsctx.agent.engines.vllm.messages import Answer, Failed, Job, Loaded, Question
 from fsctx.errors import Unfit
 
-_MODULE = "fsctx.agent.engines.vllm.serve"
+_PROGRAM = "fsctx.agent.engines.vllm.serve"
 
 
 class Computing:
@@ -26,11 +26,11 @@ class Computing:
     Made by the main thread; one thread at a time may use it.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, *, program: str = _PROGRAM) -> None:
         self._scratch = Path(tempfile.mkdtemp(prefix="fsctx-vllm-"))
         self._pipe, other = Pipe()
         try:
-            self._process = _start(job, other, self._scratch)
+            self._process = _start(program, other, environment(os.environ, job, self._scratch))
             self._pipe.send(job)
             if not self._pipe.poll(job.options.start_s):
                 self._end(f"vLLM did not start within {job.options.start_s:g} s: try another node")
@@ -83,13 +83,13 @@ class Computing:
         raise Unfit(reason)
 
 
-def _start(job: Job, pipe: Connection, scratch: Path) -> "subprocess.Popen[bytes]":
+def _start(program: str, pipe: Connection, environ: Mapping[str, str]) -> "subprocess.Popen[bytes]":
     """Start it. Its output is no output of the agent; what it says goes to the agent's log."""
-    command = [sys.executable, "-m", _MODULE, str(os.getpid()), str(pipe.fileno())]
+    command = [sys.executable, "-m", program, str(os.getpid()), str(pipe.fileno())]
     with pipe:  # its end is the process' alone, so that the pipe ends with it
         return subprocess.Popen(
             command,
-            env=environment(os.environ, job, scratch),
+            env=environ,
             pass_fds=[pipe.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr,

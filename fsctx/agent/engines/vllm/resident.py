@@ -1,17 +1,15 @@
 """vLLM itself, resident in the process that computes: the only module that imports it."""
 
-import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import psutil
 
-from fsctx.agent.engines.vllm.messages import Answer, Failed, Follow, Ids, Job, Loaded, Question, Read, Write
+from fsctx.agent.engines.hf.errors import first_line
+from fsctx.agent.engines.vllm.messages import Answer, Follow, Ids, Job, Loaded, Question, Read, Write
 from fsctx.agent.engines.vllm.room import kv_bytes, memory_share
-from fsctx.errors import EngineError, FsctxError, Misconfigured, Unfit
-
-Result = TypeVar("Result")
+from fsctx.errors import Misconfigured, Unfit
 
 _BATCH_S = 2.0
 """A batch takes about so long: an agent that is told to leave finishes it first."""
@@ -20,19 +18,6 @@ _TRIAL = (16, 64)
 """Prompts and tokens of each, by which the speed is found."""
 _CPU_BLOCK = 32
 """The smallest that vLLM's attention on a CPU takes; what two prompts share beyond whole blocks is computed twice."""
-
-
-def attempt(call: Callable[[], Result]) -> Result | Failed:
-    """Return what a call returns, or `Failed`, with vLLM's errors as the agent understands them.
-
-    A request that vLLM refuses leaves it as it was. After any other error nothing is known of it: it counts as dead.
-    """
-    try:
-        return call()
-    except FsctxError as error:
-        return Failed(error)
-    except Exception as error:  # noqa: BLE001 - not all of vLLM's errors go through a pipe
-        return Failed(_named(error))
 
 
 class Resident:
@@ -88,6 +73,7 @@ class Resident:
 
 
 def _start(job: Job) -> Any:
+    from pydantic import ValidationError
     from vllm import LLM
     from vllm.platforms import current_platform
 
@@ -111,10 +97,10 @@ def _start(job: Job) -> Any:
             use_tqdm_on_load=False,
             **_room(job),
         )
+    except ValidationError as error:  # of model and settings, before it looks at the device
+        raise Misconfigured(f"{job.files} cannot be loaded by vLLM ({error.errors()[0]['msg']})") from None
     except (MemoryError, ValueError, RuntimeError) as error:
-        if _is_of_the_model(error):
-            raise Misconfigured(f"{job.files} cannot be loaded by vLLM ({_first_line(error)})") from None
-        raise Unfit(f"vLLM did not start ({type(error).__name__}: {_first_line(error)}): try another node") from None
+        raise Unfit(f"vLLM did not start ({type(error).__name__}: {first_line(error)}): try another node") from None
 
 
 def _room(job: Job) -> dict[str, Any]:
@@ -194,21 +180,3 @@ def _trial_prompts(seed: int, vocabulary: int, window: int) -> list[Ids]:
     n_prompts, n_tokens = _TRIAL
     first = range(seed * n_prompts, (seed + 1) * n_prompts)
     return [tuple((1 + n + 7 * k) % vocabulary for k in range(min(n_tokens, window - 1))) for n in first]
-
-
-def _named(error: Exception) -> FsctxError:
-    exceptions = sys.modules.get("vllm.exceptions")
-    said = f"{type(error).__name__}: {_first_line(error)}"
-    if exceptions is not None and isinstance(error, exceptions.VLLMClientError):
-        return EngineError(said)
-    return Unfit(f"vLLM failed ({said})")
-
-
-def _is_of_the_model(error: Exception) -> bool:
-    from pydantic import ValidationError  # vLLM checks model and settings by it, before it looks at the device
-
-    return isinstance(error, ValidationError)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
