@@ -103,7 +103,7 @@ def test_every_answer_is_a_label_where_the_template_asks_for_a_choice(model: Mod
     template = load_template("fever")
     template = replace(template, generation=replace(template.generation, choice=True))
     found = verdicts(bind(model, "generate", template))
-    assert {verdict.text for verdict in found} <= {label.words.strip() for label in template.labels}
+    assert {verdict.text for verdict in found} <= {label.words for label in template.labels}
     assert all(verdict.status == Status.OK for verdict in found)
 
 

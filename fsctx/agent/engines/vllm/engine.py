@@ -1,5 +1,6 @@
 """The engine on vLLM, as the agent sees it: prompts become tokens here, and are computed in a process of their own."""
 
+import json
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,8 @@ from fsctx.agent.engines.vllm.score import ScoreBound
 from fsctx.errors import EngineError, Misconfigured, Unfit
 
 _CONFIG = "config.json"
+_DECODER = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
+"""How the names of models end that continue a text."""
 
 
 class VllmEngine:
@@ -87,6 +90,12 @@ def _check_files(files: Path) -> None:
     missing = [what for what in (_CONFIG, "*.safetensors") if not any(files.glob(what))]
     if missing:
         raise Misconfigured(f"{files} is not a model for vLLM, it lacks {missing[0]}: copy or convert the whole model")
+    try:
+        architectures = json.loads((files / _CONFIG).read_text(encoding="utf-8")).get("architectures") or [""]
+    except (ValueError, AttributeError) as error:
+        raise Misconfigured(f"{files / _CONFIG} is not a model's configuration ({error})") from None
+    if not str(architectures[0]).endswith(_DECODER):
+        raise Misconfigured(f"{files} is a {architectures[0] or 'model of unknown kind'}: use --engine hf for it")
 
 
 def _read_tokenizer(files: Path) -> Any:

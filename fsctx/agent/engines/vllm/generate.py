@@ -24,7 +24,8 @@ class GenerateBound:
         self._loaded = computing.loaded
         self._tokenizer = tokenizer
         self._template = template
-        self._choices = tuple(label.words.strip() for label in template.labels) if template.generation.choice else ()
+        self._choices = tuple(label.words for label in template.labels) if template.generation.choice else ()
+        self._n_new = max(template.generation.max_new_tokens, *(len(words) + 1 for words in self._choices), 0)
         self._prompts = PromptTokens(tokenizer, template, vocabulary=self._loaded.vocabulary)
         self._n_shared = 0
         prompts = self._sentinels()
@@ -45,8 +46,7 @@ class GenerateBound:
         return [self._encoded(row, ids) for row, ids in zip(rows, found, strict=True)]
 
     def _encoded(self, row: Row, ids: Ids) -> Encoded:
-        settings, window = self._template.generation, self._loaded.window
-        n_new = settings.max_new_tokens
+        settings, window, n_new = self._template.generation, self._loaded.window, self._n_new
         if len(ids) + n_new > window:
             error = f"{len(ids)} tokens and {n_new} for the answer are more than the model's window of {window}"
             return refuse(row.row, error, status=Status.TOO_LONG, input_tokens=len(ids))
