@@ -83,6 +83,12 @@ def test_vllm_is_told_to_stay_offline_and_silent_whatever_the_user_set() -> None
     assert "CUDA_VISIBLE_DEVICES" not in told
 
 
+def test_nothing_is_compiled_unless_asked_for() -> None:
+    compiling = replace(JOB, options=VllmOptions(compile=1))
+    assert environment({}, JOB, Path("s"))["TORCH_COMPILE_DISABLE"] == "1"
+    assert "TORCH_COMPILE_DISABLE" not in environment({}, compiling, Path("s"))
+
+
 def test_vllm_sees_the_gpus_from_the_chosen_one_on() -> None:
     job = replace(JOB, index=1, split=Split(tp=2))
     assert environment({}, job, Path("s"))["CUDA_VISIBLE_DEVICES"] == "1,2"

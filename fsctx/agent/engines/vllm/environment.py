@@ -24,6 +24,8 @@ def environment(seen: Mapping[str, str], job: Job, scratch: Path) -> dict[str, s
         "VLLM_CONFIG_ROOT": str(scratch),
         "TMPDIR": str(scratch),
     }
+    if not job.options.compile:
+        must["TORCH_COMPILE_DISABLE"] = "1"  # else small parts are compiled all the same, by compilers nodes may lack
     return {**may, **seen, **must, **_visible(seen, job)}
 
 
