@@ -16,7 +16,7 @@ from fsctx.store import PosixStore
 pytestmark = [pytest.mark.vllm, pytest.mark.model]
 
 OPTIONS = ("--engine", "vllm:kv_gb=0.5", "--device", "cpu", "--no-peers")
-LOADED_S = 400.0
+LOADED_S = 600.0
 
 
 def computing(agent: int) -> list[psutil.Process]:

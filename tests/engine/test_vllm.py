@@ -125,20 +125,22 @@ def test_what_is_no_model_is_refused_in_one_line(tmp_path: Path) -> None:
 def test_a_split_that_the_heads_do_not_allow_is_refused(files: Path) -> None:
     with pytest.raises(Misconfigured, match="heads"):
         make_engine(ENGINE, device="cpu", split=Split(tp=2)).load(files)
+    with pytest.raises(Misconfigured, match="stages of a pipeline"):
+        make_engine(ENGINE, device="cpu", split=Split(pp=2)).load(files)
 
 
 def test_a_split_model_gives_the_same_scores_and_none_of_its_processes_outlives_the_first(
     files: Path, model: Model
 ) -> None:
     expected = verdicts(bind(model, "score"))
-    split = make_engine(ENGINE, device="cpu", split=Split(pp=2)).load(files)
+    split = make_engine(ENGINE, device="cpu", split=Split(tp=3)).load(files)
     try:
         bound = bind(split, "score")
         assert apart(verdicts(bound), expected) <= NAT
-        assert split.device == "2 × cpu"
+        assert split.device == "3 × cpu"
         computing = psutil.Process(split.computing.pid)  # type: ignore[attr-defined]  # a VllmModel
         workers = [child for child in computing.children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
-        assert len(workers) == 2
+        assert len(workers) == 3
         computing.kill()
         _, alive = psutil.wait_procs(workers, timeout=20)
         assert not alive

@@ -81,6 +81,8 @@ def _start(job: Job) -> Any:
     if is_for_cpu != (job.kind == "cpu"):
         built, other = ("CPUs", "--device cpu") if is_for_cpu else ("GPUs", "--device cuda")
         raise Misconfigured(f"the vllm that is installed is built for {built}: use {other}, or --engine hf")
+    if is_for_cpu and job.split.pp > 1:  # its stages fail on their first batch
+        raise Misconfigured("vLLM 0.32 can't put the stages of a pipeline on CPUs: use --tp, or --engine hf")
     try:
         return LLM(
             model=str(job.files),
