@@ -139,7 +139,7 @@ def test_a_split_model_gives_the_same_scores_and_none_of_its_processes_outlives_
         assert apart(verdicts(bound), expected) <= NAT
         assert split.device == "3 × cpu"
         computing = psutil.Process(split.computing.pid)  # type: ignore[attr-defined]  # a VllmModel
-        workers = [child for child in computing.children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
+        workers = [child for child in computing.children(recursive=True) if "Worker" in " ".join(child.cmdline())]
         assert len(workers) == 3
         computing.kill()
         _, alive = psutil.wait_procs(workers, timeout=20)
