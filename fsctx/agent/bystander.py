@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fsctx.agent import host
 from fsctx.agent.device import find_device
-from fsctx.agent.engines.of_run import check_engines, engines_of_run
+from fsctx.agent.engines.of_run import engines_of_run, uses_device
 from fsctx.agent.options import AgentOptions
 from fsctx.agent.residency import Residency
 from fsctx.agent.runfiles import RunFiles
@@ -25,13 +25,13 @@ def stand_by(run: RunFiles, options: AgentOptions, *, say: Callable[[str], None]
     place = host.look_around(os.environ)
     os.environ.update(host.thread_settings(os.environ, place.cores))
     keep_on_node(os.environ, options.cache)
-    used = check_engines(run, options)
+    is_used = uses_device(run, options)
     device = find_device(
         options.device,
         assigned=place.gpus,
         driver=place.driver,
         environ=os.environ,
-        is_used=used != {"fake"},
+        is_used=is_used,
     )
     cache = NodeCache(options.cache, quota_bytes=options.cache_quota_bytes)
     return Residency(

@@ -19,6 +19,11 @@ class RunFiles:
     contexts: dict[str, Context]
     templates: dict[str, Template]
 
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds of contexts that there are (see `Context.kind`)."""
+        return {context.kind for context in self.contexts.values()}
+
     def labels(self, task: int) -> tuple[str, ...]:
         """Return the labels of a task."""
         return self.templates[self.manifest.tasks[task].template].label_names

@@ -14,7 +14,7 @@ from fsctx import __version__
 from fsctx.agent import host
 from fsctx.agent.assembly import BEATS_PER_TTL, Parts, Say, assemble
 from fsctx.agent.device import DeviceInfo, find_device
-from fsctx.agent.engines.of_run import check_engines, engines_of_run
+from fsctx.agent.engines.of_run import choose_of_run, engines_of_run, uses_device
 from fsctx.agent.events import EventLog
 from fsctx.agent.gpus.fit import check_fits, check_holds, holders_of, least_bytes
 from fsctx.agent.heartbeat import Heartbeat
@@ -35,7 +35,7 @@ from fsctx.cache.origin import from_origin
 from fsctx.cache.peers.address import own_address
 from fsctx.errors import Damaged, FsctxError, Misconfigured, StoreError, Unfit
 from fsctx.protocol import codec, names, orders, processes
-from fsctx.protocol.agents import AgentRecord, AgentState, Session
+from fsctx.protocol.agents import AgentRecord, first_session
 from fsctx.protocol.facts import read_facts
 from fsctx.protocol.hosts import HostFailure
 from fsctx.protocol.manifest import read_environments
@@ -134,17 +134,16 @@ def _work(start: _Start) -> int:
 def _find_device(start: _Start) -> DeviceInfo:
     """Check the options and return a device that computes."""
     options, place = start.options, start.place
-    kinds = {context.kind for context in start.run.contexts.values()}
-    used = check_engines(start.run, options)
+    is_used = uses_device(start.run, options)
     os.environ.update(host.thread_settings(os.environ, place.cores))
-    if kinds != {"fake"}:
+    if start.run.kinds != {"fake"}:
         keep_on_node(os.environ, options.cache)  # before a device is looked at: that may import torch
     return find_device(
         options.device,
         assigned=place.gpus,
         driver=place.driver,
         environ=os.environ,
-        is_used=used != {"fake"},
+        is_used=is_used,
         n=options.split.n_ranks,
     )
 
@@ -217,16 +216,18 @@ def _leaving(run: RunFiles, options: AgentOptions, place: Place, world: World, b
 def _announce(start: _Start, device: DeviceInfo) -> Heartbeat:
     """Write the agent's record and its first session."""
     agent, run, place, process = start.name, start.run, start.place, processes.this_process()
+    engine = choose_of_run(run, start.options, device)
     record = AgentRecord(
         agent=agent,
         process=process,
         started=_utc(),
         version=__version__,
         python=host.python_version(),
-        engine=start.options.engine,
+        engine=engine.name,
         device=device.name,
         cores=place.cores,
         memory_bytes=place.memory_bytes,
+        engine_why=engine.why,
         gpu=device.chosen.name if device.chosen else None,
         job=place.job,
         submission=start.options.submission,
@@ -234,13 +235,12 @@ def _announce(start: _Start, device: DeviceInfo) -> Heartbeat:
     run.store.make_folder(names.agent_folder(agent))
     run.store.replace(names.agent_record(agent), codec.encode_pretty(record))
     events = EventLog(run.store, agent, clock=start.world.clock, utc=_utc)
-    session = Session(
-        agent=agent, counter=0, progress=0, state=AgentState.STARTING, host=process.host, device=device.name
-    )
     beat_s = run.manifest.ttl_s / BEATS_PER_TTL
-    heartbeat = Heartbeat(run.store, session, events, beat_s=beat_s, threads=start.world.threads, meter=start.meter)
+    heartbeat = Heartbeat(
+        run.store, first_session(record), events, beat_s=beat_s, threads=start.world.threads, meter=start.meter
+    )
     heartbeat.beat()
-    events.add("started", host=process.host, pid=process.pid, device=device.name)
+    events.add("started", host=process.host, pid=process.pid, device=device.name, engine=engine.name, why=engine.why)
     return heartbeat
 
 

@@ -18,6 +18,7 @@ FOLDERS = {
     "TRITON_CACHE_DIR": "triton",
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
     "VLLM_CACHE_ROOT": "vllm",
+    "FLASHINFER_WORKSPACE_BASE": "flashinfer",  # what vLLM computes with on GPUs; it goes below HOME otherwise
     "CUDA_CACHE_PATH": "cuda",
     "XDG_CACHE_HOME": "other",
 }

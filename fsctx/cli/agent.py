@@ -47,7 +47,9 @@ class _AgentCommand(click.Command):
 
 @click.command(cls=_AgentCommand)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--engine", default="auto", show_default=True, help="auto, hf, or fake[:option=value,…].")
+@click.option(
+    "--engine", default="auto", show_default=True, help="auto, hf, vllm[:option=value,…] or fake[:option=value,…]."
+)
 @click.option(
     "--device",
     default="auto",

@@ -8,7 +8,7 @@ import click
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--engine", default="auto", show_default=True, help="auto or hf.")
+@click.option("--engine", default="auto", show_default=True, help="auto, hf or vllm.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
 @click.option("--dtype", default=None, help="float32, bfloat16 or float16; by the device if not given.")
 @click.option("--cache", type=click.Path(path_type=Path), default=None, help="The node's cache; else $FSCTX_CACHE.")

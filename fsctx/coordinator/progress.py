@@ -66,6 +66,9 @@ class AgentView:
     agent: str
     host: str = ""
     device: str = ""
+    engine: str = ""
+    engine_why: str = ""
+    """Why it works with that engine, in words."""
     state: str = UNKNOWN
     unit: int | None = None
     rows_per_s: float = 0.0

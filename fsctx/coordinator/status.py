@@ -75,6 +75,8 @@ def _said(
         agent=session.agent,
         host=session.host,
         device=session.device,
+        engine=session.engine,
+        engine_why=session.engine_why,
         state=state or session.state,
         unit=session.unit,
         rows_per_s=session.rows_per_s,

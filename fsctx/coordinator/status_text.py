@@ -1,6 +1,7 @@
 """A status in words and tables, for people."""
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -33,6 +34,7 @@ def summary(status: Status, *, root: str) -> list[str]:
         f"speed  {status.rows_per_s:,.1f} rows/s{_eta(status)}",
         *(sweep_lines(status.sweep) if status.sweep else ()),
         *_goodput(status),
+        *_engines(status),
         *(f"failed unit {f.unit}: {f.reason}" for f in status.failures),
         *_pilots(status.pilots),
         *_next(status, root),
@@ -44,6 +46,12 @@ def _next(status: Status, root: str) -> list[str]:
     if status.state not in _ADVICE or (status.state == RunState.WAITING and status.pilots.n_waiting_or_running):
         return []
     return [f"next   {_ADVICE[status.state].format(root=shlex.quote(root))}"]
+
+
+def _engines(status: Status) -> list[str]:
+    """Return which engines the agents work with that did not leave, and why."""
+    seen = Counter((agent.engine, agent.engine_why) for agent in _present(status) if agent.engine)
+    return [f"engine {name}, as {why} ({n:,} agent(s))" for (name, why), n in seen.most_common()]
 
 
 def _pilots(pilots: PilotsView) -> list[str]:

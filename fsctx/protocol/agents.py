@@ -41,11 +41,14 @@ class AgentRecord:
     version: str
     python: str
     engine: str
+    """The one that was chosen."""
     device: str
     cores: int
     """How many this agent may use: by affinity, control group and batch system."""
     memory_bytes: int
     """How much this agent may use, likewise."""
+    engine_why: str = ""
+    """Why that engine, in words."""
     gpu: str | None = None
     """The GPU that it was given: its UUID, else what it was called when it was assigned."""
     job: Job | None = None
@@ -88,6 +91,9 @@ class Session:
     state: AgentState
     host: str = ""
     device: str = ""
+    engine: str = ""
+    engine_why: str = ""
+    """As in the record."""
     unit: int | None = None
     context: str | None = None
     """Digest of the context that is resident on the device."""
@@ -105,6 +111,20 @@ class Session:
     released: tuple[str, ...] = ()
     """Leases given back while living on, latest last. In state `left` all leases are released."""
     ledger: Ledger = field(default_factory=Ledger)
+
+
+def first_session(record: AgentRecord) -> Session:
+    """Return the session of an agent that has just announced itself."""
+    return Session(
+        agent=record.agent,
+        counter=0,
+        progress=0,
+        state=AgentState.STARTING,
+        host=record.process.host,
+        device=record.device,
+        engine=record.engine,
+        engine_why=record.engine_why,
+    )
 
 
 def encode_session(session: Session) -> bytes:

@@ -34,6 +34,7 @@ CLAIMS = [
         "hf",
         pytest.param("stages", marks=pytest.mark.slow),
         pytest.param("smollm2", marks=[pytest.mark.model, pytest.mark.slow]),
+        pytest.param("vllm", marks=[pytest.mark.model, pytest.mark.vllm]),
     ],
 )
 def kind(request: pytest.FixtureRequest) -> str:
@@ -46,7 +47,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def engine(kind: str) -> Engine:
     split = Split(pp=2) if kind == "stages" else UNSPLIT
-    return make_engine("fake" if kind == "fake" else "hf", device="cpu", dtype=None, split=split)
+    spec = {"fake": "fake", "vllm": "vllm:kv_gb=0.5"}.get(kind, "hf")
+    return make_engine(spec, device="cpu", dtype=None, split=split)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +64,7 @@ def _files(kind: str, folders: pytest.TempPathFactory) -> Path:
             from tiny_models import make_model
 
             return make_model(folders.mktemp("tiny"))
-        case "smollm2":
+        case "smollm2" | "vllm":
             import smollm2
 
             return smollm2.converted(folders.getbasetemp())
@@ -85,7 +87,7 @@ def run(bound: Bound, rows: list[Row], tokens: int) -> dict[int, Verdict]:
 
 def test_an_engine_says_its_name_and_version(engine: Engine) -> None:
     name, version = engine.name.split(" ")
-    assert name in ("fake", "hf")
+    assert name in ("fake", "hf", "vllm")
     assert version
 
 

@@ -94,7 +94,7 @@ def test_a_crash_kills_the_process() -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", ["fake:speed=1", "fake:rows_per_s=fast", "fake:oom_rows=1.5", "hf:x=1", "vllm", "llama", ""]
+    "spec", ["fake:speed=1", "fake:rows_per_s=fast", "fake:oom_rows=1.5", "hf:x=1", "auto:x=1", "llama", ""]
 )
 def test_an_unknown_engine_or_option_is_an_input_error(spec: str) -> None:
     with pytest.raises(InputError):

@@ -96,6 +96,15 @@ def test_an_agents_context_is_shown_with_what_it_took_to_get_it(run: FabricatedR
     assert told == [(model, "origin", 3_700_000_000, 45.2), (model, "node", 0, 4.0), (None, None, 0, 0.0)]
 
 
+def test_the_engine_of_the_agents_is_told_with_the_reason(run: FabricatedRun) -> None:
+    for agent in ("agent-1", "agent-2"):
+        add_agent(run, agent, engine="hf", engine_why="the device is a CPU")
+    seen = look(run)
+    assert "engine hf, as the device is a CPU (2 agent(s))" in status_text.summary(seen, root="r")
+    told = [(agent["engine"], agent["engine_why"]) for agent in to_json(seen)["agents"]]
+    assert told == [("hf", "the device is a CPU")] * 2
+
+
 def test_calls_to_the_filesystem_are_told_per_unit_and_per_second(run: FabricatedRun) -> None:
     assert not [line for line in status_text.summary(look(run), root="r") if line.startswith("calls")]
     add_agent(run, ledger=Ledger(units_done=4, fs_calls=38), fs_calls_per_s=2.5)

@@ -2,16 +2,52 @@
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 from fsctx.agent.engines.base import UNSPLIT, Engine, Split
 from fsctx.agent.engines.fake import FakeEngine, parse_options
+from fsctx.agent.engines.vllm.installed import Installed, find_vllm
+from fsctx.agent.engines.vllm.options import parse_vllm_options
 from fsctx.agent.options import AgentOptions
 from fsctx.agent.residency import ContextMode
 from fsctx.errors import InputError, Misconfigured
 from fsctx.protocol.manifest import Context
 
 DTYPES = ("float32", "bfloat16", "float16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """An engine, and why it is that one."""
+
+    name: str
+    options: str = ""
+    why: str
+
+
+def choose_engine(spec: str, *, device: str, kind: str, vllm: Installed | None) -> Choice:
+    """Return what `spec` means for a kind of context (see `Context.kind`) on a device, given what is installed. Pure.
+
+    On a CPU hf is the quicker one (docs/engines.md).
+    """
+    name, _, options = spec.partition(":")
+    if spec != "auto":
+        return Choice(name=name, options=options, why=f"--engine {spec} was asked for")
+    if kind == "fake":
+        return Choice(name="fake", why="the context is the fake model")
+    if device.startswith("cpu"):
+        return Choice(name="hf", why="the device is a CPU")
+    if vllm is None or not vllm.is_for_gpus:
+        return Choice(name="hf", why="no vllm for GPUs is installed")
+    return Choice(name="vllm", why=f"the device is a GPU and vllm {vllm.version} is installed")
+
+
+def choose_for(spec: str, *, device: str, kinds: Collection[str]) -> Choice:
+    """Return what `spec` means here for a run with contexts of these kinds, in words where that is several engines."""
+    found = [choose_engine(spec, device=device, kind=kind, vllm=find_vllm()) for kind in sorted(kinds)]
+    names, reasons = (dict.fromkeys(told) for told in ([one.name for one in found], [one.why for one in found]))
+    return Choice(name=" and ".join(names), why="; ".join(reasons))
 
 
 def make_engine(
@@ -23,18 +59,26 @@ def make_engine(
     split: Split = UNSPLIT,
     is_apart: bool = False,
 ) -> Engine:
-    """Return the engine that `spec` names: `auto`, `hf` or `fake[:option=value,…]`.
+    """Return the engine that `spec` names: `auto`, `hf`, `vllm[:option=value,…]` or `fake[:option=value,…]`.
 
-    `kind` is the context's (see `Context.kind`): `auto` is the fake engine for `fake`, else `hf`. `is_apart`: each
-    load is a process of its own; the fake engine, which has nothing to import, pays no heed.
+    `is_apart`: each load is a process of its own, as it is with vllm anyway; the fake engine, which has nothing to
+    import, pays no heed.
     Importing an engine's libraries takes some seconds and happens here.
 
     Raises:
         InputError: no such engine, option or dtype, or it can't split a model.
         Misconfigured: the engine's libraries are not installed.
     """
-    name, options = check_engine(spec, dtype=dtype, kind=kind, split=split)
-    return FakeEngine(parse_options(options)) if name == "fake" else _hf(device, dtype, split, is_apart=is_apart)
+    check_engine(spec, dtype=dtype, kind=kind, split=split)
+    vllm = find_vllm()
+    choice = choose_engine(spec, device=device, kind=kind, vllm=vllm)
+    match choice.name:
+        case "fake":
+            return FakeEngine(parse_options(choice.options))
+        case "vllm":
+            return _vllm(vllm, choice.options, device=device, dtype=dtype, split=split)
+        case _:
+            return _hf(device, dtype, split, is_apart=is_apart)
 
 
 def engines(options: AgentOptions, *, device: str) -> Callable[[Context], Engine]:
@@ -53,8 +97,8 @@ def engines(options: AgentOptions, *, device: str) -> Callable[[Context], Engine
     return lambda context: of_kind(context.kind)
 
 
-def check_engine(spec: str, *, dtype: str | None = None, kind: str = "hf", split: Split = UNSPLIT) -> tuple[str, str]:
-    """Return the engine's own name and its options, without importing it.
+def check_engine(spec: str, *, dtype: str | None = None, kind: str = "hf", split: Split = UNSPLIT) -> bool:
+    """Return whether the engine computes on a device, without importing it: the fake one does not.
 
     Raises:
         InputError: no such engine, option or dtype, or it can't split a model.
@@ -62,22 +106,22 @@ def check_engine(spec: str, *, dtype: str | None = None, kind: str = "hf", split
     if dtype is not None and dtype not in DTYPES:
         raise InputError(f"--dtype {dtype}: use one of {', '.join(DTYPES)}")
     name, _, options = spec.partition(":")
-    if name == "auto" and not options:
-        name = "fake" if kind == "fake" else "hf"
+    if spec == "auto" and kind == "fake":
+        name = "fake"
     match name:
         case "fake" if split != UNSPLIT:
             raise InputError(f"{split}: the fake engine has no model to split: leave --tp and --pp out")
         case "fake":
             parse_options(options)
-        case "hf" if options:
-            raise InputError(f"--engine {spec}: the hf engine takes no options")
-        case "hf":
-            pass
         case "vllm":
-            raise InputError("--engine vllm is not in this version: use hf")
+            parse_vllm_options(options)
+        case "hf" | "auto" if options:
+            raise InputError(f"--engine {spec}: {name} takes no options")
+        case "hf" | "auto":
+            pass
         case _:
-            raise InputError(f"--engine {spec}: use auto, hf or fake[:option=value,…]")
-    return name, options
+            raise InputError(f"--engine {spec}: use auto, hf, vllm[:option=value,…] or fake[:option=value,…]")
+    return name != "fake"
 
 
 def _hf(device: str, dtype: str | None, split: Split, *, is_apart: bool) -> Engine:
@@ -85,7 +129,22 @@ def _hf(device: str, dtype: str | None, split: Split, *, is_apart: bool) -> Engi
     try:
         from fsctx.agent.engines.hf.engine import HfEngine
     except ImportError as error:
-        raise Misconfigured(
-            f"the hf engine needs a library that is not installed ({error}): pip install 'fsctx[hf]'"
-        ) from None
+        raise _not_installed("hf", str(error)) from None
     return HfEngine(device=device, dtype=dtype, split=split, is_apart=is_apart)
+
+
+def _vllm(found: Installed | None, options: str, *, device: str, dtype: str | None, split: Split) -> Engine:
+    if found is None:
+        raise _not_installed("vllm", "No module named 'vllm'")
+    os.environ.setdefault("TQDM_DISABLE", "1")  # as above
+    try:
+        from fsctx.agent.engines.vllm.engine import VllmEngine
+    except ImportError as error:
+        raise _not_installed("vllm", str(error)) from None
+    return VllmEngine(found, device=device, dtype=dtype, split=split, options=parse_vllm_options(options))
+
+
+def _not_installed(name: str, what: str) -> Misconfigured:
+    return Misconfigured(
+        f"the {name} engine needs a library that is not installed ({what}): pip install 'fsctx[{name}]'"
+    )

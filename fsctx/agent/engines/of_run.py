@@ -5,7 +5,7 @@ from collections.abc import Callable
 from fsctx.agent.device import DeviceInfo
 from fsctx.agent.engines.app.engine import AppEngine
 from fsctx.agent.engines.base import UNSPLIT, Engine
-from fsctx.agent.engines.choose import check_engine, engines
+from fsctx.agent.engines.choose import Choice, check_engine, choose_for, engines
 from fsctx.agent.options import AgentOptions
 from fsctx.agent.remembering import remembering
 from fsctx.agent.runfiles import RunFiles
@@ -15,17 +15,24 @@ from fsctx.protocol.apps import read_code
 from fsctx.protocol.manifest import Context
 
 
-def check_engines(run: RunFiles, options: AgentOptions) -> set[str]:
-    """Return the names of the engines that a run takes, without importing them.
+def uses_device(run: RunFiles, options: AgentOptions) -> bool:
+    """Return whether a run's engines compute on a device, without importing them.
 
     Raises:
         InputError: an option that they don't have.
     """
     if run.manifest.app is not None:
         _check_app_options(options)
-        return {"app"}
-    kinds = {context.kind for context in run.contexts.values()}
-    return {check_engine(options.engine, dtype=options.dtype, kind=kind, split=options.split)[0] for kind in kinds}
+        return True
+    uses = [check_engine(options.engine, dtype=options.dtype, kind=kind, split=options.split) for kind in run.kinds]
+    return any(uses)
+
+
+def choose_of_run(run: RunFiles, options: AgentOptions, device: DeviceInfo) -> Choice:
+    """Return which engine a run takes here, and why."""
+    if run.manifest.app is not None:
+        return Choice(name="app", why="the run was planned with an application")
+    return choose_for(options.engine, device=device.spec, kinds=run.kinds)
 
 
 def engines_of_run(run: RunFiles, options: AgentOptions, device: DeviceInfo) -> Callable[[Context], Engine]:
