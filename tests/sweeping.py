@@ -117,8 +117,9 @@ class Worker:
 
     def accuracy(self, task: int) -> float:
         """Return a task's accuracy on all claims, as the full sweep finds it."""
-        geometry, slices, bound = self.run.manifest.geometry, Slices(self.run.store), self.bound(task)
+        geometry, bound = self.run.manifest.geometry, self.bound(task)
         places = [geometry.place(geometry.unit_of(task=task, slice_number=n)) for n in range(geometry.n_slices)]
-        verdicts = [v for place in places for v in bound.infer(bound.encode(slices.read(place, ())))]
-        labels = [label for place in places for label in slices.labels(place)]
+        with contextlib.closing(Slices(self.run.store)) as slices:
+            verdicts = [v for place in places for v in bound.infer(bound.encode(slices.read(place, ())))]
+            labels = [label for place in places for label in slices.labels(place)]
         return sum(v.verdict == label for v, label in zip(verdicts, labels, strict=True)) / len(labels)

@@ -147,6 +147,20 @@ def test_what_an_old_look_says_is_asked_again_before_anything_is_taken(run: Fabr
     assert _at(scout, now_s).step(now_s, 4) == Found(leases=(LeaseId(2, 1),))
 
 
+def test_a_lease_is_old_since_its_listing_came_however_long_that_hung(
+    run: FabricatedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scout = _scout(run)
+
+    def listing(store: _Counting, name: str) -> list[str]:
+        _at(scout, 1000.0)
+        return PosixStore.list(store, name)
+
+    monkeypatch.setattr(_Counting, "list", listing)
+    _at(scout, 0.0).look(0)
+    assert set(scout.search.leased.values()) == {1000.0}
+
+
 def test_units_of_an_agent_that_left_are_taken_at_once(run: FabricatedRun) -> None:
     scout = _scout(run)
     now_s = _see_again(scout)

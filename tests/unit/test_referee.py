@@ -67,7 +67,7 @@ def test_nothing_is_decided_while_a_unit_is_held_and_it_is_looked_for(run: RunFi
     judge = referee(run)
     look_at_all(judge.search, run)
     assert not judge.turn(MINE, 0.0)
-    assert judge.search.leased == [LeaseId(last, 0)]
+    assert list(judge.search.leased) == [LeaseId(last, 0)]
     worker(run).finish([last])
     assert not judge.turn(MINE, 0.0), "what the search has not seen to be over is not"
     judge.search.begin_round(judge.search.unfinished)
@@ -90,7 +90,7 @@ def test_all_agents_go_by_the_decision_that_was_published_first(run: RunFiles) -
     late, first = referee(run, "late-1-b"), referee(run, "first-1-a")
     for judge in (late, first):
         look_at_all(judge.search, run)
-    given_up = late._look(0.0)
+    given_up = late._look()
     assert given_up is not None
     tasks = late._judge(given_up)
     assert first.turn(MINE, 0.0)
@@ -118,9 +118,9 @@ def test_a_decision_is_not_changed_where_its_publication_raised_an_error(run: Ru
     judge.utc = lambda: next(times)
     for _ in range(2):
         with pytest.raises(StoreError, match="the reply was lost"):
-            judge._decide(0.0)
+            judge._decide()
     store.is_calm = True
-    assert judge._decide(0.0)
+    assert judge._decide()
     (decision,) = read_decisions(run.store, run.manifest)
     assert decision.time == "first"
 
@@ -144,7 +144,7 @@ def test_a_unit_put_back_is_found_by_the_one_who_would_decide(run: RunFiles) -> 
     look_at_all(judge.search, run)
     retry(run.store, [], token="x")
     assert not judge.turn(MINE, 0.0)
-    assert judge.search.leased == [LeaseId(lost, 1)]
+    assert list(judge.search.leased) == [LeaseId(lost, 1)]
 
 
 def test_an_agent_that_cannot_do_what_is_left_waits_for_those_who_hold_it_and_for_no_others(run: RunFiles) -> None:
