@@ -16,13 +16,13 @@ from simulation.planted import Planted, Plants
 
 def _at_once(_original: Any) -> Any:
     def turn(self: Referee, rota: Rota, now_s: float) -> bool:
-        return self.learn() or self._decide(now_s)
+        return self.learn() or self._decide()
 
     return turn
 
 
 def _over_when_all_are_leased(_original: Any) -> Any:
-    def look(self: Referee, now_s: float) -> frozenset[int]:
+    def look(self: Referee) -> frozenset[int]:
         return frozenset()
 
     return look
