@@ -15,6 +15,7 @@ COMMANDS: Mapping[str, str] = {
     "agent": "Work on a run's units: what a pilot job executes.",
     "submit": "Start pilots.",
     "status": "Show the fleet and how far a run is.",
+    "logs": "Show what agents did, and what their pilots printed.",
     "collect": "Prove that every claim has one verdict, write them out, and score them.",
     "report": "Write a page about a run: its verdicts so far and its fleet.",
     "retry": "Put failed units back.",
