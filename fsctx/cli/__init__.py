@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import click
 
 from fsctx import __version__
+from fsctx.cli.manual import MANUALS, epilog
 from fsctx.errors import FsctxError
 
 COMMANDS: Mapping[str, str] = {
@@ -26,6 +27,8 @@ COMMANDS: Mapping[str, str] = {
     "cache": "Look after this node's cache.",
     "env": "Pack the software environment, once for all nodes.",
     "demo": "Try everything on some hundred claims.",
+    "completion": "Print what makes a shell complete commands.",
+    "version": "Show versions, and which engines are installed.",
 }
 
 
@@ -39,6 +42,7 @@ class _Lazy(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = getattr(importlib.import_module(f"fsctx.cli.{cmd_name}"), cmd_name)
+        command.epilog = epilog(MANUALS[cmd_name])
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -51,7 +55,8 @@ class _Lazy(click.Group):
 def cli() -> None:
     """High-throughput LLM inference on opportunistic clusters, coordinated by a shared filesystem alone.
 
-    Exit codes: 0 success, 2 user error, 3 not complete, 4 damaged; an agent also 75 try elsewhere, 78 configuration.
+    A run is a folder: `plan` makes it, any number of `agent` work on it, `status` and `logs` look at it, `collect` ends
+    it. Each command has --help with examples and exit codes.
     """
 
 
