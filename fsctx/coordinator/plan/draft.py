@@ -23,6 +23,9 @@ from fsctx.templates.gold import match_gold
 from fsctx.templates.load import parse_template, template_source
 from fsctx.templates.model import Template
 
+MAX_NAMES = 4_096
+"""Each template and each model is a file in a folder of its kind (law 8)."""
+
 _READ_BYTES = 4 << 20
 
 
@@ -92,6 +95,12 @@ def check_options(request: PlanRequest) -> None:
         raise InputError("no input was named: pass at least one file with claims")
     if not request.models:
         raise InputError("no model was named: pass --model")
+    for what, given in (("--template", request.templates), ("--model", request.models)):
+        if len(set(given)) > MAX_NAMES:
+            raise InputError(
+                f"{what} is there {len(set(given)):,} times; a run has room for {MAX_NAMES:,} (no folder of it grows "
+                "beyond that): plan several runs"
+            )
     if request.unit_rows is not None and request.unit_rows < 1:
         raise InputError(f"--unit-rows {request.unit_rows}: a unit needs at least one row")
     if request.ttl_s is not None and not request.ttl_s > 0:
