@@ -111,7 +111,7 @@ def _refuse_code(path: Path) -> None:
         config = json.loads((path / _CONFIG).read_text(encoding="utf-8"))
         has_own_code = "auto_map" in config and config.get("model_type") not in transformers.CONFIG_MAPPING
     except (ValueError, AttributeError) as error:
-        raise Misconfigured(f"{path / _CONFIG} is not a model's configuration ({error})") from None
+        raise Misconfigured(f"{path / _CONFIG} is not a model's configuration ({error}): get the file again") from None
     if has_own_code:
         raise Misconfigured(f"{path} needs code of its own to run, which fsctx does not execute: use another model")
 
