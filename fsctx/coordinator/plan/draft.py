@@ -95,16 +95,16 @@ def check_options(request: PlanRequest) -> None:
         raise InputError("no input was named: pass at least one file with claims")
     if not request.models:
         raise InputError("no model was named: pass --model")
+    if request.unit_rows is not None and request.unit_rows < 1:
+        raise InputError(f"--unit-rows {request.unit_rows}: a unit needs at least one row")
+    if request.ttl_s is not None and not request.ttl_s > 0:
+        raise InputError(f"--ttl {request.ttl_s}: pass a number of seconds above 0")
     for what, given in (("--template", request.templates), ("--model", request.models)):
         if len(set(given)) > MAX_NAMES:
             raise InputError(
                 f"{what} is there {len(set(given)):,} times; a run has room for {MAX_NAMES:,} (no folder of it grows "
                 "beyond that): plan several runs"
             )
-    if request.unit_rows is not None and request.unit_rows < 1:
-        raise InputError(f"--unit-rows {request.unit_rows}: a unit needs at least one row")
-    if request.ttl_s is not None and not request.ttl_s > 0:
-        raise InputError(f"--ttl {request.ttl_s}: pass a number of seconds above 0")
 
 
 def _templates(request: PlanRequest) -> tuple[PlannedTemplate, ...]:
