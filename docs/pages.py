@@ -60,6 +60,11 @@ def home() -> str:
     )
 
 
+def within(text: str) -> str:
+    """Return a page without links out of the site: README.md is its home, the rest of the checkout is no part of it."""
+    return re.sub(r"\[([^\]]*)\]\(\.\./[^)]*\)", r"\1", text.replace("](../README.md", "](index.md"))
+
+
 def configuration(pages: list[str]) -> str:
     """Return zensical.toml with the pages that its navigation lacks."""
     text = (ROOT / "zensical.toml").read_text(encoding="utf-8")
@@ -72,6 +77,8 @@ def write(folder: Path) -> None:
     """Write all pages into a folder, and the configuration beside it."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(DOCS, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    for page in folder.glob("*.md"):
+        page.write_text(within(page.read_text(encoding="utf-8")), encoding="utf-8")
     generated = {
         "index.md": home(),
         "command-line.md": command_line(),

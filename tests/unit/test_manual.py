@@ -16,6 +16,7 @@ from fsctx import errors
 from fsctx.cli import COMMANDS, cli
 from fsctx.cli.manual import EXIT_CODES, MANUALS
 from fsctx.cli.version import versions
+from fsctx.protocol.codec import SCHEMA
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -80,7 +81,7 @@ def test_commands_and_options_are_completed() -> None:
 def test_versions_are_one_document_with_the_schema_and_the_engines() -> None:
     told = json.loads(run("version", "--json"))
     assert list(told) == ["fsctx", "python", "platform", "run_schema", "engines", "packages"]
-    assert (told["run_schema"], told["engines"]["fake"]) == (1, True)
+    assert (told["run_schema"], told["engines"]["fake"]) == (SCHEMA, True)
     assert told["packages"]["click"]
 
 

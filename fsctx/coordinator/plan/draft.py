@@ -91,6 +91,12 @@ def draft(request: PlanRequest, *, fetch: Callable[[str], Path], progress: Progr
 
 def check_options(request: PlanRequest) -> None:
     """Refuse options that mean nothing."""
+    for what, given in (("--template", request.templates), ("--model", request.models)):
+        if len(set(given)) > MAX_NAMES:
+            raise InputError(
+                f"{what} is there {len(set(given)):,} times; a run has room for {MAX_NAMES:,} (no folder of it grows "
+                "beyond that): plan several runs"
+            )
     if not request.inputs:
         raise InputError("no input was named: pass at least one file with claims")
     if not request.models:
@@ -99,12 +105,6 @@ def check_options(request: PlanRequest) -> None:
         raise InputError(f"--unit-rows {request.unit_rows}: a unit needs at least one row")
     if request.ttl_s is not None and not request.ttl_s > 0:
         raise InputError(f"--ttl {request.ttl_s}: pass a number of seconds above 0")
-    for what, given in (("--template", request.templates), ("--model", request.models)):
-        if len(set(given)) > MAX_NAMES:
-            raise InputError(
-                f"{what} is there {len(set(given)):,} times; a run has room for {MAX_NAMES:,} (no folder of it grows "
-                "beyond that): plan several runs"
-            )
 
 
 def _templates(request: PlanRequest) -> tuple[PlannedTemplate, ...]:
