@@ -31,7 +31,9 @@ def command_line() -> str:
 
 def helps() -> Iterator[tuple[str, str]]:
     """Yield every command, those of groups too, and its help."""
-    top = click.Context(cli, info_name="fsctx", terminal_width=100, max_content_width=100)
+    top = click.Context(
+        cli, info_name="fsctx", max_content_width=100, terminal_width=100, help_option_names=["-h", "--help"]
+    )
     for name in COMMANDS:
         command = cli.get_command(top, name)
         if command is None:
