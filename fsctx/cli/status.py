@@ -1,6 +1,5 @@
 """`fsctx status`."""
 
-import io
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,8 +27,9 @@ def status(run: Path, *, watch: bool, as_json: bool) -> None:
     """
     import sys
 
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a device's name is no reason to fail in an old locale
+    from fsctx.cli.characters import never_fail_for_a_character
+
+    never_fail_for_a_character(sys.stdout)
     looks = _looks(run, is_watching=watch)
     if as_json:
         for seen in looks:
@@ -50,7 +50,7 @@ def _watch(run: Path, looks: "Iterator[Status]") -> None:
 
     from fsctx.coordinator.live.latest import latest_events
     from fsctx.coordinator.live.pace import Pace
-    from fsctx.coordinator.live.screen import Picture, draw
+    from fsctx.coordinator.live.screen import Picture, draw, rows_left
     from fsctx.store import PosixStore
 
     console, pace, store = Console(), Pace(), PosixStore(run)
@@ -64,9 +64,8 @@ def _watch(run: Path, looks: "Iterator[Status]") -> None:
     ):
         for seen in itertools.chain([first], looks):
             pace.note(time.monotonic(), seen.rows.done)
-            rows_left = (seen.eta_s or 0.0) * seen.rows_per_s
-            events = latest_events(store, seen)
-            picture = Picture(status=seen, left=pace.left(rows_left), rows_per_s=pace.rows_per_s, events=events)
+            left = pace.left(rows_left(seen))
+            picture = Picture(status=seen, left=left, rows_per_s=pace.rows_per_s, events=latest_events(store, seen))
     _print_text(picture.status, root=str(run))
 
 

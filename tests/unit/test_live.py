@@ -21,7 +21,7 @@ from rich.console import Console
 
 from fsctx.coordinator.live.latest import latest_events
 from fsctx.coordinator.live.pace import WINDOW_S, Left, Pace
-from fsctx.coordinator.live.screen import Picture, draw, left_in_words
+from fsctx.coordinator.live.screen import Picture, draw, left_in_words, rows_left
 from fsctx.coordinator.status import read_status
 from fsctx.coordinator.watching import with_silences
 from fsctx.protocol import names
@@ -70,6 +70,14 @@ def test_what_is_long_ago_is_forgotten() -> None:
     pace = paced(*((10.0 * i, 100 * i) for i in range(100)), *((1000 + 10.0 * i, 9900 + i) for i in range(40)))
     assert pace.rows_per_s == pytest.approx(0.1)
     assert WINDOW_S == 300
+
+
+def test_rows_are_left_whatever_rate_the_agents_have_at_the_moment(run: FabricatedRun) -> None:
+    add_agent(run, state=AgentState.LOADING, rows_per_s=0.0)
+    finish_unit(run, 0)
+    lease_unit(run, 3)
+    fail_unit(run, 4)
+    assert rows_left(read_status(run.store)) == 80
 
 
 def busy(run: FabricatedRun) -> Picture:

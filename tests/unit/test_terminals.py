@@ -18,6 +18,7 @@ from fsctx.coordinator.environment import pack
 from fsctx.coordinator.plan.draft import MAX_NAMES, check_options
 from fsctx.coordinator.plan.request import PlanRequest
 from fsctx.errors import InputError
+from fsctx.protocol import names
 
 OLD_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
@@ -112,6 +113,7 @@ def test_markup_in_labels_is_text(run: FabricatedRun, tmp_path: Path) -> None:
 )
 def test_in_an_old_locale_commands_work(run: FabricatedRun, tmp_path: Path, words: tuple[str, ...]) -> None:
     add_agent(run, device="Gerät")
+    run.store.append(names.events("agent-1"), '{"event": "store_error", "error": "Gerät …"}\n'.encode())
     finish_all(run)
     name, *options = (tmp_path / word if "." in word else word for word in words)
     done = call(name, run.root, *options, **OLD_LOCALE)

@@ -1,6 +1,7 @@
 """The latest events of the agents at work: a few bytes from the ends of a few files at each look."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fsctx.coordinator.logs.entries import as_text, by_time, event_entry
 from fsctx.coordinator.logs.tail import last_lines
@@ -16,7 +17,7 @@ _MAX_EVENTS = 6
 _USUAL = ("inferred", "leased")
 """What happens all the time says nothing."""
 
-_DATE = len("2026-11-30T")
+_CLOCK = slice(len("2026-11-30T"), len("2026-11-30T12:00:00"))
 
 
 def latest_events(store: Store, status: Status) -> Sequence[str]:
@@ -26,4 +27,4 @@ def latest_events(store: Store, status: Status) -> Sequence[str]:
         event_entry(name, line) for name in alive for line in last_lines(store, names.events(name), n_bytes=_BYTES)
     ]
     told = [entry for entry in by_time(entries) if entry.event and entry.event not in _USUAL]
-    return [as_text(entry, is_named=True)[_DATE:] for entry in told[-_MAX_EVENTS:]]
+    return [as_text(replace(entry, time=entry.time[_CLOCK]), is_named=True) for entry in told[-_MAX_EVENTS:]]

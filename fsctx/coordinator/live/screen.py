@@ -32,6 +32,12 @@ class Picture:
     """The latest events, in words, oldest first."""
 
 
+def rows_left(status: Status) -> float:
+    """Return about how many rows are to be computed yet, by the units that nobody finished or gave up."""
+    units = status.units
+    return status.rows.total * (units.leased + units.free) / units.total if units.total else 0.0
+
+
 def draw(picture: Picture, *, width: int, height: int) -> RenderableType:
     """Return the screen: nothing in it is wider or, where there is room for a few lines at all, higher than that."""
     head = [*_head(picture, width), *(_line(line) for line in status_text.waiting(picture.status))]
