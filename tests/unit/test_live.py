@@ -89,7 +89,7 @@ def busy(run: FabricatedRun) -> Picture:
     fail_unit(run, 4)
     seen, beats = with_silences(read_status(run.store), {}, 100.0)
     seen, _ = with_silences(read_status(run.store), beats, 107.0)
-    return Picture(status=seen, left=Left(likely_s=20, least_s=15, most_s=30), rows_per_s=4.2, events=["x  left"])
+    return Picture(status=seen, left=Left(likely_s=20, least_s=15, most_s=30), rows_per_s=4.2, events=["x left"])
 
 
 def drawn(picture: Picture, width: int, height: int, **console: str) -> list[str]:
@@ -110,11 +110,11 @@ def test_a_wide_screen_shows_all(run: FabricatedRun) -> None:
     assert "[red]odd" in text
     assert "nothing is free" in text
     assert "failed unit 4: the engine died" in text
-    assert "x  left" in text
+    assert "x left" in text
     assert "1 left" in text
 
 
-@pytest.mark.parametrize("size", [(40, 24), (60, 20), (79, 12), (20, 10)])
+@pytest.mark.parametrize("size", [(40, 24), (60, 20), (79, 12), (20, 10), (8, 12)])
 def test_no_line_is_wider_than_the_terminal_and_there_are_not_more_than_it_has(
     run: FabricatedRun, size: tuple[int, int]
 ) -> None:
@@ -122,6 +122,16 @@ def test_no_line_is_wider_than_the_terminal_and_there_are_not_more_than_it_has(
     assert max(map(len, lines)) <= size[0]
     assert len(lines) <= size[1]
     assert "run" in lines[0]
+
+
+def test_what_engines_said_moves_no_cursor_and_takes_one_line(run: FabricatedRun) -> None:
+    add_agent(run, why="a\nb\x1b[2J")
+    fail_unit(run, 4, reason="first\nsecond\x1b[2J")
+    picture = Picture(status=read_status(run.store), left=None, rows_per_s=None)
+    text = "\n".join(drawn(picture, 140, 24))
+    assert "failed unit 4: first second\\x1b[2J" in text
+    assert "a b\\x1b[2J" in text
+    assert "\x1b" not in text
 
 
 def test_at_40_columns_agents_still_have_their_state_and_rate(run: FabricatedRun) -> None:

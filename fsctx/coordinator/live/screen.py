@@ -11,6 +11,7 @@ from rich.text import Text
 
 from fsctx.coordinator import status_text
 from fsctx.coordinator.live.pace import Left
+from fsctx.coordinator.logs.entries import printable
 from fsctx.coordinator.progress import AgentView, Status
 from fsctx.protocol.agents import AgentState
 
@@ -51,9 +52,8 @@ def _head(picture: Picture, width: int) -> list[RenderableType]:
     status, units = picture.status, picture.status.units
     bar = Table.grid(padding=(0, 1))
     done = f"{units.done:,}/{units.total:,}"
-    bar.add_row(
-        Text("units"), ProgressBar(total=max(1, units.total), completed=units.done, width=width - len(done) - 8), done
-    )
+    length = max(4, width - len(done) - 8)
+    bar.add_row("units", ProgressBar(total=max(1, units.total), completed=units.done, width=length), done)
     rows = f"{status.rows.done:,} of {status.rows.total:,} rows"
     counts = f"{units.leased:,} leased, {units.free:,} free, {units.failed:,} failed"
     return [
@@ -89,7 +89,7 @@ def _agents(status: Status, width: int, room: int) -> Table:
     present = sorted((a for a in status.agents if a.state != AgentState.LEFT), key=lambda agent: not agent.is_alive)
     for agent in present[:room]:
         cells = _cells(agent)
-        table.add_row(Text(agent.agent), *(Text(cells[name]) for name in shown))  # Text: brackets are no markup
+        table.add_row(_line(agent.agent), *(_line(cells[name]) for name in shown))  # a Text: brackets are no markup
     n_more = len(present) - room
     n_left = len(status.agents) - len(present)
     more = [f"{n_more:,} more"] * (n_more > 0) + [f"{n_left:,} left"] * (n_left > 0)
@@ -106,9 +106,10 @@ def _cells(agent: AgentView) -> dict[str, str]:
         "unit": "" if agent.unit is None else str(agent.unit),
         "model": agent.model or "",
         "from": agent.source or "",
-        "note": " ".join(agent.why.split()),
+        "note": agent.why,
     }
 
 
 def _line(text: str, *, style: str = "") -> Text:
-    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+    """Return one line of a text: failures tell what engines said, in whatever form."""
+    return Text(printable(" ".join(text.split())), style=style, no_wrap=True, overflow="ellipsis")
