@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 MODEL := .model/SmolLM2-135M-Instruct.Q4_1.gguf
 DEMO := demo-run
 
-.PHONY: help setup demo test simulate test-crash test-browser test-site test-site-quick test-condor test-slurm test-gridengine test-vllm check format bench clean
+.PHONY: help setup demo test simulate test-crash test-browser test-site test-site-quick test-condor test-slurm test-gridengine test-vllm check docs wheel format bench clean
 .DEFAULT_GOAL := help
 
 help:            ## what there is
@@ -98,6 +98,25 @@ check: $(READY)  ## style, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+$(VENV)/.docs: $(READY)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --group docs
+	@touch $@
+
+docs: $(VENV)/.docs  ## the documentation's site, into build/site
+	@$(BIN)/python docs/pages.py build/docs
+	@cd build && ../$(BIN)/zensical build --clean --strict
+
+$(VENV)/.package: $(READY)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --group package
+	@touch $@
+
+wheel: $(VENV)/.package  ## what is published, into dist; checked, installed and used in a fresh environment
+	@rm -rf dist
+	@$(BIN)/python -m build --outdir dist
+	@$(BIN)/python -m twine check --strict dist/*
+	@$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/python -m pytest tests/package -m package
+
 format: $(READY) ## put the code into its form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -106,4 +125,4 @@ bench: setup     ## measure; each prints one line of JSON
 	for bench in bench/*.py; do $(BIN)/python $$bench || exit 1; done
 
 clean:           ## remove what the other targets made
-	rm -rf $(VENV) $(VLLM) .model $(DEMO)
+	rm -rf $(VENV) $(VLLM) .model $(DEMO) build dist

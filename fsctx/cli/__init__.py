@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import click
 
 from fsctx import __version__
+from fsctx.cli.manual import MANUALS, epilog
 from fsctx.errors import FsctxError
 
 COMMANDS: Mapping[str, str] = {
@@ -15,6 +16,7 @@ COMMANDS: Mapping[str, str] = {
     "agent": "Work on a run's units: what a pilot job executes.",
     "submit": "Start pilots.",
     "status": "Show the fleet and how far a run is.",
+    "logs": "Show what agents did, and what their pilots printed.",
     "collect": "Prove that every claim has one verdict, write them out, and score them.",
     "report": "Write a page about a run: its verdicts so far and its fleet.",
     "audit": "Compute a sample of published verdicts again and compare.",
@@ -26,6 +28,8 @@ COMMANDS: Mapping[str, str] = {
     "cache": "Look after this node's cache.",
     "env": "Pack the software environment, once for all nodes.",
     "demo": "Try everything on some hundred claims.",
+    "completion": "Print what makes a shell complete commands.",
+    "version": "Show versions, and which engines are installed.",
 }
 
 
@@ -39,6 +43,7 @@ class _Lazy(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = getattr(importlib.import_module(f"fsctx.cli.{cmd_name}"), cmd_name)
+        command.epilog = epilog(MANUALS[cmd_name])
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -51,7 +56,8 @@ class _Lazy(click.Group):
 def cli() -> None:
     """High-throughput LLM inference on opportunistic clusters, coordinated by a shared filesystem alone.
 
-    Exit codes: 0 success, 2 user error, 3 not complete, 4 damaged; an agent also 75 try elsewhere, 78 configuration.
+    A run is a folder: `plan` makes it, any number of `agent` work on it, `status` and `logs` look at it, `collect` ends
+    it. Each command has --help with examples and exit codes.
     """
 
 

@@ -44,7 +44,7 @@ def collect(*, run: Path, is_partial: bool, report: Path | None, as_json: bool, 
     if report is not None:
         page.check_report(report)
     request = collecting.Request(is_partial=is_partial, **asked)
-    with _progress() as progress:
+    with _progress(is_shown=not as_json) as progress:
         summary = collecting.collect(store, request, progress=progress)
     if report is not None:
         page.write_report(report, store, summary)
@@ -63,15 +63,9 @@ def _print(summary: "Summary", *, as_json: bool) -> None:
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator["Progress | None"]:
+def _progress(*, is_shown: bool) -> Iterator["Progress"]:
     """Show a bar on stderr, if that is a terminal."""
-    from rich.console import Console
-    from rich.progress import Progress as Bar
+    from fsctx.cli.plan import progress_bars
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    with Bar(console=console, transient=True) as bar:
-        task = bar.add_task("collecting")
-        yield lambda done, expected: bar.update(task, completed=done, total=expected)
+    with progress_bars(is_shown=is_shown) as bars:
+        yield lambda done, expected: bars("collecting", done, expected)

@@ -33,7 +33,8 @@ def pack(output: Path, python: Path, *, as_json: bool) -> None:
 
     from fsctx.coordinator.environment.pack import pack as pack_environment
 
-    packed = pack_environment(output, python)
+    with progress_bars(is_shown=not as_json) as progress:
+        packed = pack_environment(output, python, progress=lambda done, total: progress("packing", done, total))
     if as_json:
         click.echo(msgspec.json.encode(packed).decode())
         return

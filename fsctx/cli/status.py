@@ -1,5 +1,6 @@
 """`fsctx status`."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,13 +25,48 @@ def status(run: Path, *, watch: bool, as_json: bool) -> None:
     It rests on the run's files: it works from every host that sees them, whether agents live or not. Batch systems to
     which pilots were submitted are asked what became of them, where they answer.
     """
-    for seen in _looks(run, is_watching=watch):
-        if as_json:
+    import sys
+
+    from fsctx.cli.characters import never_fail_for_a_character
+
+    never_fail_for_a_character(sys.stdout)
+    looks = _looks(run, is_watching=watch)
+    if as_json:
+        for seen in looks:
             _print_json(seen, indent=None if watch else 1)
-            continue
-        if watch:
-            click.clear()
-        _print_text(seen, root=str(run))
+    elif watch and sys.stdout.isatty():
+        _watch(run, looks)
+    else:
+        for seen in looks:
+            _print_text(seen, root=str(run))
+
+
+def _watch(run: Path, looks: "Iterator[Status]") -> None:
+    """Show a screen that follows the terminal's size; what stands at the end stays in the terminal."""
+    import time
+
+    from rich.console import Console
+    from rich.live import Live
+
+    from fsctx.coordinator.live.latest import latest_events
+    from fsctx.coordinator.live.pace import Pace
+    from fsctx.coordinator.live.screen import Picture, draw, rows_left
+    from fsctx.store import PosixStore
+
+    console, pace, store = Console(), Pace(), PosixStore(run)
+    first = next(looks)
+    picture = Picture(status=first, left=None, rows_per_s=None)
+    with Live(
+        get_renderable=lambda: draw(picture, width=console.width, height=console.height),
+        console=console,
+        screen=True,
+        refresh_per_second=2,
+    ):
+        for seen in itertools.chain([first], looks):
+            pace.note(time.monotonic(), seen.rows.done)
+            left = pace.left(rows_left(seen))
+            picture = Picture(status=seen, left=left, rows_per_s=pace.rows_per_s, events=latest_events(store, seen))
+    _print_text(picture.status, root=str(run))
 
 
 def _looks(run: Path, *, is_watching: bool) -> Iterator["Status"]:

@@ -63,6 +63,13 @@ def _pilots(pilots: PilotsView) -> list[str]:
     return [*lines, *(f"pilots {why}" for why in pilots.unasked)]
 
 
+def waiting(status: Status) -> list[str]:
+    """Return the lines that say what a run waits for: units given up, pilots in queues, nobody at work."""
+    failed = [f"failed unit {f.unit}: {f.reason}" for f in status.failures]
+    idle = ["nobody is at work"] if status.state in (RunState.WAITING, RunState.STOPPED) else []
+    return [*failed, *_pilots(status.pilots), *idle]
+
+
 def agent_rows(status: Status) -> list[tuple[str, ...]]:
     """Return a table's rows: agents that did not leave, those alive first, not too many."""
     present = sorted(_present(status), key=lambda agent: not agent.is_alive)

@@ -51,7 +51,7 @@ def template_source(ref: str) -> str:
             f"template {ref!r} is neither a file nor built in{nearest(ref, known)}; built in: {', '.join(known)}"
         ) from None
     except OSError as error:
-        raise InputError(f"template {ref} cannot be read: {error.strerror}") from None
+        raise InputError(f"template {ref} cannot be read ({error.strerror}): check its path and mode") from None
 
 
 def load_template(ref: str) -> Template:
@@ -69,7 +69,7 @@ def parse_template(text: str, *, where: str) -> Template:
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"template {where} is not TOML: {error}") from None
+        raise InputError(f"template {where} is not TOML ({error}): mend it there") from None
     template = _template(Fields(table, source, known=_KEYS))
     check(template, source)
     return template

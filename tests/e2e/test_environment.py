@@ -34,7 +34,7 @@ def show_nothing(step: str, done: int, total: int | None) -> None:
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("real")
     python = make_venv(folder / "venv", packages=PACKAGES, is_real=True)
-    pack(folder / "env.tar.gz", python)
+    pack(folder / "env.tar.gz", python, progress=lambda done, total: None)
     shutil.rmtree(folder / "venv")
     return folder / "env.tar.gz"
 

@@ -60,7 +60,7 @@ def advise(shape: ModelShape, node: Node, *, objective: Objective, work: Work, s
     allowed = [option for option in options if sla_s is None or option.latency_s <= sla_s]
     if not allowed:
         least_s = min(option.latency_s for option in options)
-        raise InputError(f"no way is as quick as --sla-ms asks: the quickest takes {least_s * 1e3:.0f} ms")
+        raise InputError(f"no way is as quick as --sla-ms asks: the quickest takes {least_s * 1e3:.0f} ms: allow that")
     choice = max(allowed, key=_by_latency if objective == "latency" else _by_throughput)
     return Advice(options=options, front=pareto(options), choice=choice, why=_why(choice, options, objective))
 

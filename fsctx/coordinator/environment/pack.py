@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,9 @@ _MOST_SHOWN = 3
 _REWRITTEN = ("bin/", "conda-meta/")
 """Files in these folders are mended by the tools."""
 
+Progress = Callable[[int, int], None]
+"""Takes the files that are packed, and how many there are."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
@@ -41,7 +44,7 @@ class Packed:
     """What the nodes must have, and what may not work there."""
 
 
-def pack(output: Path, python: Path) -> Packed:
+def pack(output: Path, python: Path, *, progress: Progress) -> Packed:
     """Pack the environment of an interpreter.
 
     Raises:
@@ -56,7 +59,7 @@ def pack(output: Path, python: Path) -> Packed:
     files = [(Path(file.source), file.target) for file in packer.files]
     _check_links(interpreter.prefix, files)
     environment = _environment(interpreter, files)
-    _write(packer, output, environment)
+    _write(packer, output, environment, progress)
     return Packed(
         archive=str(output),
         size_bytes=output.stat().st_size,
@@ -117,7 +120,9 @@ def _tool_errors(prefix: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise NoSpace(f"no room to pack {prefix}: free some space, or set TMPDIR to another disk") from None
-        raise StoreError(f"packing {prefix}: {error.filename or ''} {error.strerror}") from None
+        raise StoreError(
+            f"{prefix} could not be packed ({error.filename or 'a file'}: {error.strerror}): try again"
+        ) from None
     except FsctxError:
         raise
     except Exception as error:  # noqa: BLE001 - each tool has its own, without a common base
@@ -152,13 +157,14 @@ def _environment(interpreter: Interpreter, files: Sequence[tuple[Path, str]]) ->
     )
 
 
-def _write(packer: Any, output: Path, environment: Environment) -> None:
+def _write(packer: Any, output: Path, environment: Environment, progress: Progress) -> None:
     """Write the archive, the record first in it; it gets its name when it is whole and durable."""
     new = output.with_name(f".{secrets.token_hex(4)}.{output.name}")
     with _tool_errors(packer.prefix), tempfile.TemporaryDirectory() as folder:
         record = Path(folder) / RECORD
         record.write_bytes(codec.encode_pretty(environment))
         packer.files.insert(0, type(packer.files[0])(str(record), RECORD))
+        packer.files = _Told(packer.files, progress)
         try:
             packer.pack(output=str(new), format="tar.gz", force=True)
             with open(new, "rb") as file:
@@ -168,6 +174,20 @@ def _write(packer: Any, output: Path, environment: Environment) -> None:
         except BaseException:
             new.unlink(missing_ok=True)
             raise
+
+
+class _Told(list[Any]):
+    """A list that tells how far it was gone through: the tools have no other way to say."""
+
+    def __init__(self, files: Sequence[Any], progress: Progress) -> None:
+        super().__init__(files)
+        self._progress = progress
+
+    def __iter__(self) -> Iterator[Any]:
+        for n_before, file in enumerate(super().__iter__()):
+            self._progress(n_before, len(self))
+            yield file
+        self._progress(len(self), len(self))
 
 
 def _notes(interpreter: Interpreter, files: Sequence[tuple[Path, str]]) -> Iterator[str]:

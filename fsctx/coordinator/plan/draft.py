@@ -29,6 +29,9 @@ from fsctx.templates.gold import match_gold
 from fsctx.templates.load import parse_template, template_source
 from fsctx.templates.model import Template
 
+MAX_NAMES = 4_096
+"""Each template and each model is a file in a folder of its kind (law 8)."""
+
 _READ_BYTES = 4 << 20
 
 
@@ -106,18 +109,28 @@ def draft(request: PlanRequest, *, fetch: Callable[[str], Path], progress: Progr
 
 def check_options(request: PlanRequest) -> None:
     """Refuse options that mean nothing."""
+    _check_numbers(request)
     if not request.inputs:
         raise InputError("no input was named: pass at least one file with claims")
     if not request.models and request.app is None:
         raise InputError("no model was named: pass --model, or an application (--app)")
     if request.app is not None and (request.templates or request.method != "score"):
         raise InputError("--app: an application makes its own prompts: leave --template and --method out")
+    if request.budget is not None and request.sweep is None:
+        raise InputError(f"--budget {request.budget} bounds a sweep: pass --sweep halving too")
+
+
+def _check_numbers(request: PlanRequest) -> None:
+    for what, given in (("--template", request.templates), ("--model", request.models)):
+        if len(set(given)) > MAX_NAMES:
+            raise InputError(
+                f"{what} is there {len(set(given)):,} times; a run has room for {MAX_NAMES:,} (no folder of it grows "
+                "beyond that): plan several runs"
+            )
     if request.unit_rows is not None and request.unit_rows < 1:
         raise InputError(f"--unit-rows {request.unit_rows}: a unit needs at least one row")
     if request.ttl_s is not None and not request.ttl_s > 0:
         raise InputError(f"--ttl {request.ttl_s}: pass a number of seconds above 0")
-    if request.budget is not None and request.sweep is None:
-        raise InputError(f"--budget {request.budget} bounds a sweep: pass --sweep halving too")
 
 
 def _check_sweep(

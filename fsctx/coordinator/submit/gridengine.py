@@ -68,7 +68,7 @@ class GridEngine:
         try:
             printed = self._call(["qstat", "-g", "d"], "")
         except Refused as error:
-            raise Unreachable(f"Grid Engine does not answer ({error})") from None
+            raise Unreachable(f"Grid Engine does not answer ({error}): try again later") from None
         lines = [found.groups() for line in printed.splitlines() if (found := _LINE.match(line))]
         return [_seen(pilot, [state for job, state in lines if job == pilot.id]) for pilot in pilots]
 

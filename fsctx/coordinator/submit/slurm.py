@@ -77,7 +77,7 @@ class Slurm:
         try:
             printed = self._call(["squeue", "--me", "--noheader", "--array", "--format=%F|%T|%r"], "")
         except Refused as error:
-            raise Unreachable(f"Slurm does not answer ({error})") from None
+            raise Unreachable(f"Slurm does not answer ({error}): try again later") from None
         lines = [line.strip().split("|", 2) for line in printed.splitlines() if line.count("|") >= 2]
         return [_seen(pilot, [(state, why) for job, state, why in lines if job == pilot.id]) for pilot in pilots]
 

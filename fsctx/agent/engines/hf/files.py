@@ -122,9 +122,10 @@ def _config(path: Path) -> dict[str, Any]:
     try:
         config = json.loads((path / _CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise Misconfigured(f"{path / _CONFIG} is not a model's configuration ({error})") from None
+        raise Misconfigured(f"{path / _CONFIG} is not a model's configuration ({error}): get the file again") from None
     if not isinstance(config, dict):
-        raise Misconfigured(f"{path / _CONFIG} is not a model's configuration (a {type(config).__name__})")
+        kind = type(config).__name__
+        raise Misconfigured(f"{path / _CONFIG} is not a model's configuration (a {kind}): get the file again")
     return config
 
 

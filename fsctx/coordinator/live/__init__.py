@@ -1,0 +1,1 @@
+"""What `status --watch` shows on a terminal."""

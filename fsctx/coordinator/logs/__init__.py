@@ -1,0 +1,1 @@
+"""What agents noted of themselves and what their pilots printed, read while both go on."""
