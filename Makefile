@@ -43,8 +43,8 @@ setup: $(READY) $(MODEL)  ## the virtual environment and the small model
 demo: setup      ## verify some hundred claims with two agents, one of which is killed
 	@$(BIN)/fsctx demo $(DEMO) --model $(MODEL)
 
-test: setup      ## all tests that need no server, two files at a time
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+test: setup      ## all tests that need no server, three files at a time: many wait
+	$(BIN)/python -m pytest -n 3 --dist loadfile --durations=25
 
 simulate: $(READY) ## a million simulated histories of the protocol (over night; make test has ten thousand)
 	cd tests && ../$(BIN)/python -m simulation --seeds 0:1000000 --jobs $$(nproc)

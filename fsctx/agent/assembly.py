@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from random import Random
+from typing import TYPE_CHECKING
 
 from fsctx.agent.ahead import Ahead
 from fsctx.agent.behind import MAX_WAITING, Behind
@@ -18,7 +19,6 @@ from fsctx.agent.options import AgentOptions
 from fsctx.agent.owners import Owners
 from fsctx.agent.pace import MAX_UNITS, Pace
 from fsctx.agent.patrol import Patrol, Rounds
-from fsctx.agent.referee import Referee
 from fsctx.agent.residency import ContextMode, Residency
 from fsctx.agent.runfiles import RunFiles
 from fsctx.agent.saver import Saver
@@ -33,6 +33,9 @@ from fsctx.protocol import leases
 from fsctx.protocol.manifest import Context
 from fsctx.protocol.sweep import extent_of
 from fsctx.protocol.verdicts import Origin
+
+if TYPE_CHECKING:
+    from fsctx.agent.referee import Referee
 
 BEATS_PER_TTL = 6
 
@@ -207,7 +210,9 @@ def _scout(parts: Parts, limits: Limits, slices: Slices) -> Scout:
     )
 
 
-def _referee(parts: Parts, limits: Limits, search: Search, slices: Slices) -> Referee:
+def _referee(parts: Parts, limits: Limits, search: Search, slices: Slices) -> "Referee":
+    from fsctx.agent.referee import Referee  # numpy and scipy, which other runs do without
+
     heartbeat = parts.heartbeat
     return Referee(
         run=parts.run,

@@ -9,9 +9,9 @@ All who wait share what they list.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import TYPE_CHECKING
 
 from fsctx.agent.owners import Owners
-from fsctx.agent.referee import Referee
 from fsctx.agent.rota import Rota, before_me, draw_up
 from fsctx.agent.search import Search
 from fsctx.protocol import agents, buckets
@@ -19,6 +19,9 @@ from fsctx.protocol.agents import AgentState
 from fsctx.protocol.geometry import MAX_UNCOMPACTED_BUCKETS, Geometry, bucket_of
 from fsctx.protocol.names import LeaseId
 from fsctx.store import Store
+
+if TYPE_CHECKING:
+    from fsctx.agent.referee import Referee
 
 OFTEN, SELDOM = 10.5, 3.0
 """A lease's watcher looks at its owner so many times in the time to live, the busiest and the guests seldom."""
@@ -58,7 +61,7 @@ class Tail:
     me: str
     chance: Random
     ttl_s: float
-    referee: Referee | None = None
+    referee: "Referee | None" = None
     """Of a run whose sweep stops early."""
     _rota: Rota = field(default_factory=Rota)
     _met_s: float = float("-inf")

@@ -288,8 +288,9 @@ MUTANTS = (
         name="a listed file that cannot be opened yet taken for absent",
         why="What is not there was not published.",
         plants=on_results.absent_is_unpublished,
+        stress={"compacts": True, "n_readers": 6, "n_hosts": 3, "has_stop": False},
         laws="2",
-        seed=3843,
+        seed=10,
     ),
     Mutant(
         name="compacted after removal",
