@@ -29,12 +29,13 @@ def measures(*, is_full: bool, parsl_python: Path | None) -> dict[str, Callable[
         return neighbour.measure(folder, n_units=n_units, parsl_python=parsl_python)
 
     sizes = (1, 4, 16, 64) if is_full else (1, 4)
-    least, many = (1024, 1_000_000) if is_full else (512, 50_000)
+    least, many = (5120, 1_000_000) if is_full else (512, 50_000)
+    units_per_agent = 256 if is_full else 128
     fleet = {"n_agents": 10_000, "n_units": 1_000_000} if is_full else {"n_agents": 500, "n_units": 50_000}
     return {
         "a": lambda folder: speed.measure(folder, n_units=n_units),
         "b": against_parsl,
-        "c": lambda folder: fleets.measure(folder, fleets=sizes, units_per_agent=32, least_units=least),
+        "c": lambda folder: fleets.measure(folder, fleets=sizes, units_per_agent=units_per_agent, least_units=least),
         "d": lambda folder: million.measure(folder, n_units=many),
         "e": lambda _: preempted.measure(**fleet, unit_s=30.0),
     }

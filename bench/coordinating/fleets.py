@@ -1,8 +1,11 @@
-"""(c) More agents on one run: how many calls of the filesystem a unit takes."""
+"""(c) More agents on one run: how many calls of the filesystem a unit takes, compaction and heartbeats among them.
+
+The runs are planned as anybody's, with the time to live of network filesystems.
+"""
 
 from pathlib import Path
 
-from fabricate import fabricate
+from planning import make_plan
 
 from coordinating import pilots
 
@@ -17,8 +20,11 @@ def measure(folder: Path, *, fleets: tuple[int, ...], units_per_agent: int, leas
 
 
 def _one(folder: Path, n_agents: int, n_units: int) -> dict[str, object]:
-    run = fabricate(folder / "run", n_rows=n_units * UNIT_ROWS, unit_rows=UNIT_ROWS, slices_per_shard=256)
-    ended = pilots.work(run.root, n_agents)
+    folder.mkdir()
+    claims = folder / "claims.txt"
+    claims.write_text("".join(f"Claim number {i} is true.\n" for i in range(n_units * UNIT_ROWS)))
+    make_plan(claims, run=folder / "run", unit_rows=UNIT_ROWS, ttl_s=60.0)
+    ended = pilots.work(folder / "run", n_agents)
     n_done = sum(ledger.units_done for ledger in ended.ledgers)
     assert n_done == n_units, f"{n_done} of {n_units} units were done"
     total = sum(ended.calls.values())

@@ -19,7 +19,8 @@ N_ROWS = 160
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("environment")
-    pack(folder / "env.tar.gz", make_venv(folder / "venv", packages=PACKAGES, is_real=True))
+    venv = make_venv(folder / "venv", packages=PACKAGES, is_real=True)
+    pack(folder / "env.tar.gz", venv, progress=lambda done, total: None)
     shutil.rmtree(folder / "venv")
     yield folder / "env.tar.gz"
     shutil.rmtree(folder)
