@@ -158,7 +158,7 @@ MUTANTS = (
         plants=on_leases.retry_out_of_order,
         stress={**CALM, **ALONE, "has_damage": True, "n_retries": 12, "rows_per_s": 0.05},
         laws="1",
-        seed=65,
+        seed=292,
     ),
     Mutant(
         name="order obeyed for ever",
@@ -298,7 +298,7 @@ MUTANTS = (
         plants=on_results.removed_before_merged,
         stress={"compacts": True},
         laws="2",
-        seed=19,
+        seed=321,
     ),
     Mutant(
         name="a rung decided without its last units",

@@ -86,6 +86,7 @@ def test_versions_are_one_document_with_the_schema_and_the_engines() -> None:
 
 
 def test_an_engine_whose_packages_are_missing_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    assert versions()["engines"] == {"fake": True, "hf": False}
+    for name in ("torch", "vllm"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert versions()["engines"] == {"fake": True, "hf": False, "vllm": False}
     assert "engines      fake\n" in run("version")
