@@ -52,7 +52,7 @@ def fetched_by_source(run: FabricatedRun) -> list[dict[str, int]]:
     return [event["bytes_by_source"] for event in events(run, "fetched")]
 
 
-def finish(*agents: "subprocess.Popen[str]", timeout_s: float = 60) -> list[tuple[int, str]]:
+def finish(*agents: "subprocess.Popen[str]", timeout_s: float = 120) -> list[tuple[int, str]]:
     """Wait for agents and return their exit codes and what they said."""
     ended = []
     for agent in agents:
@@ -72,7 +72,7 @@ def running(run: Path, *options: str, within: Sequence[str] = ()) -> Iterator["s
         agent.communicate()
 
 
-def wait_until(is_true: Callable[[], Any], *, timeout_s: float = 30.0) -> None:
+def wait_until(is_true: Callable[[], Any], *, timeout_s: float = 90.0) -> None:
     """Poll the state of the world, which another process changes."""
     end_s = time.monotonic() + timeout_s
     while not is_true():

@@ -53,7 +53,7 @@ def test_an_agent_told_to_leave_saves_its_rows_and_the_next_one_adopts_them(run:
     with running(run.root, "--engine", "fake:rows_per_s=8,batch_tokens=8", "--max-units", "1") as first:
         wait_until(lambda: any(session.progress > 0 for session in sessions(run)))
         first.send_signal(signal.SIGTERM)
-        [(code, _)] = finish(first, timeout_s=10)
+        [(code, _)] = finish(first, timeout_s=60)
     assert code == 0
     [session] = sessions(run)
     assert session.state == AgentState.LEFT
@@ -85,7 +85,7 @@ def test_stop_makes_agents_save_and_leave_and_later_agents_work(run: FabricatedR
     with running(run.root, "--engine", SLOW) as agent:
         wait_until(lambda: n_published(run) >= 1)
         orders.give_order(run.store, "stop")
-        [(code, said)] = finish(agent, timeout_s=10)
+        [(code, said)] = finish(agent, timeout_s=60)
     assert code == 0
     assert "told to stop" in said
     assert n_published(run) < 12
@@ -100,7 +100,7 @@ def test_drain_lets_agents_finish_what_they_hold(run: FabricatedRun) -> None:
     with running(run.root, "--engine", SLOW) as agent:
         wait_until(lambda: n_published(run) >= 1)
         orders.give_order(run.store, "drain")
-        [(code, said)] = finish(agent, timeout_s=20)
+        [(code, said)] = finish(agent, timeout_s=45)
     assert code == 0
     assert "told to drain" in said
     leased = {event["unit"] for event in events(run, "leased")}
@@ -109,7 +109,7 @@ def test_drain_lets_agents_finish_what_they_hold(run: FabricatedRun) -> None:
 
 def test_an_agent_with_nothing_to_do_succeeds_without_loading(run: FabricatedRun) -> None:
     finish_all(run)
-    [(code, said)] = finish(start_agent(run.root, "--engine", "fake:load_s=60"), timeout_s=20)
+    [(code, said)] = finish(start_agent(run.root, "--engine", "fake:load_s=60"), timeout_s=45)
     assert code == 0
     assert "every unit is done" in said
 
@@ -121,7 +121,7 @@ def test_an_agent_leaves_after_max_units(run: FabricatedRun) -> None:
 
 
 def test_an_agent_leaves_before_its_walltime_ends(run: FabricatedRun) -> None:
-    [(code, said)] = finish(start_agent(run.root, "--engine", SLOW, "--walltime", "12"), timeout_s=20)
+    [(code, said)] = finish(start_agent(run.root, "--engine", SLOW, "--walltime", "12"), timeout_s=45)
     assert code == 0
     assert "walltime" in said
     assert 0 < n_published(run) < 12
@@ -130,7 +130,7 @@ def test_an_agent_leaves_before_its_walltime_ends(run: FabricatedRun) -> None:
 def test_an_idle_agent_leaves_when_asked_to(run: FabricatedRun) -> None:
     with running(run.root, "--engine", "fake:hang_row=0", "--max-units", "12") as hanging:
         wait_until(lambda: n_published(run) >= 11 or events(run, "leased"))
-        [(code, said)] = finish(start_agent(run.root, "--engine", "fake", "--idle-exit", "0.5"), timeout_s=30)
+        [(code, said)] = finish(start_agent(run.root, "--engine", "fake", "--idle-exit", "0.5"), timeout_s=90)
         assert hanging.poll() is None
     assert code == 0
     assert "idle" in said
@@ -188,7 +188,7 @@ def test_a_signal_ends_even_a_long_load(run: FabricatedRun) -> None:
     with running(run.root, "--engine", "fake:load_s=60") as agent:
         wait_until(lambda: any(session.state == AgentState.LOADING for session in sessions(run)))
         agent.send_signal(signal.SIGTERM)
-        [(code, _)] = finish(agent, timeout_s=10)
+        [(code, _)] = finish(agent, timeout_s=60)
     assert code == 0
     assert [session.state for session in sessions(run)] == [AgentState.LEFT]
 
