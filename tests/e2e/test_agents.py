@@ -130,7 +130,9 @@ def test_an_agent_leaves_before_its_walltime_ends(run: FabricatedRun) -> None:
 def test_an_idle_agent_leaves_when_asked_to(run: FabricatedRun) -> None:
     with running(run.root, "--engine", "fake:hang_row=0", "--max-units", "12") as hanging:
         wait_until(lambda: n_published(run) >= 11 or events(run, "leased"))
-        [(code, said)] = finish(start_agent(run.root, "--engine", "fake", "--idle-exit", "0.5"), timeout_s=90)
+        [(code, said)] = finish(
+            start_agent(run.root, "--engine", "fake", "--idle-exit", "0.5", "--race", "0"), timeout_s=90
+        )
         assert hanging.poll() is None
     assert code == 0
     assert "idle" in said
