@@ -13,10 +13,10 @@ from fsctx.agent.engines.hf.errors import NOT_NUMBERS, first_line, guarded
 from fsctx.agent.engines.hf.resident import Resident, tolerance
 from fsctx.agent.engines.hf.text import Ids, PromptTokens
 from fsctx.agent.engines.hf.write import Asked, Writer, checked_writer
+from fsctx.agent.engines.written import until_stop, verdict_of
 from fsctx.errors import EngineError, Misconfigured, OutOfMemory
 from fsctx.protocol.verdicts import Status, Verdict
 from fsctx.templates.model import Template
-from fsctx.templates.read_verdict import read_verdict
 
 log = logging.getLogger(__name__)
 
@@ -85,16 +85,13 @@ class GenerateBound:
     def _verdict(self, row: Encoded, ids: list[int] | None) -> Verdict:
         if ids is None:
             return Verdict(row=row.row, status=Status.ERROR, error=NOT_NUMBERS, input_tokens=len(row.payload.ids))
-        text = _until(self._resident.tokenizer.decode(ids, skip_special_tokens=True), self._template.generation.stop)
+        text = until_stop(self._resident.tokenizer.decode(ids, skip_special_tokens=True), self._template)
         chosen = self._choices.chosen(ids) if self._choices else None
-        verdict = read_verdict(text, self._template) if chosen is None else self._template.label_names[chosen]
-        is_lacking = verdict is None and bool(self._template.labels)
-        return Verdict(
-            row=row.row,
-            verdict=verdict,
-            text=text,
-            status=Status.ERROR if is_lacking else Status.OK,
-            error="no label could be read from the text" if is_lacking else None,
+        return verdict_of(
+            row.row,
+            text,
+            self._template,
+            label=None if chosen is None else self._template.label_names[chosen],
             input_tokens=len(row.payload.ids),
             output_tokens=len(ids),
         )
@@ -131,8 +128,3 @@ class GenerateBound:
 def seed_of(claim: str, template: str) -> int:
     """Return a seed that depends on the claim and the template alone, not on batch, agent or run."""
     return int.from_bytes(hashlib.sha256(f"{template}\0{claim}".encode()).digest()[:8]) >> 1
-
-
-def _until(text: str, stop: tuple[str, ...]) -> str:
-    """Return a text up to the first of some strings."""
-    return text[: min((text.find(part) for part in stop if part in text), default=len(text))]

@@ -10,10 +10,10 @@ from fsctx.agent.engines.hf.text import PromptTokens
 from fsctx.agent.engines.vllm.messages import Ids, Write
 from fsctx.agent.engines.vllm.prefix import shared_tokens
 from fsctx.agent.engines.vllm.process import Computing
+from fsctx.agent.engines.written import until_stop, verdict_of
 from fsctx.errors import Misconfigured
 from fsctx.protocol.verdicts import Status, Verdict
 from fsctx.templates.model import Template
-from fsctx.templates.read_verdict import read_verdict
 
 
 class GenerateBound:
@@ -63,17 +63,8 @@ class GenerateBound:
         return Encoded(row=row.row, n_tokens=max(1, len(ids) - self._n_shared) + n_new, payload=write)
 
     def _verdict(self, row: Encoded, ids: Sequence[float]) -> Verdict:
-        text = _until(self._tokenizer.decode(list(ids), skip_special_tokens=True), self._template.generation.stop)
-        verdict = read_verdict(text, self._template)
-        return Verdict(
-            row=row.row,
-            verdict=verdict,
-            text=text,
-            status=Status.ERROR if verdict is None else Status.OK,
-            error="no label could be read from the text" if verdict is None else None,
-            input_tokens=len(row.payload.ids),
-            output_tokens=len(ids),
-        )
+        text = until_stop(self._tokenizer.decode(list(ids), skip_special_tokens=True), self._template)
+        return verdict_of(row.row, text, self._template, input_tokens=len(row.payload.ids), output_tokens=len(ids))
 
     def _sentinels(self) -> list[Write]:
         """Return some prompts to learn the task's constant tokens from.
@@ -86,8 +77,3 @@ class GenerateBound:
             if row.refused is not None and row.refused.status == Status.TOO_LONG:
                 raise Misconfigured(f"template {self._template.name!r}: even of a short claim, {row.refused.error}")
         return [row.payload for row in encoded if row.refused is None]
-
-
-def _until(text: str, stop: tuple[str, ...]) -> str:
-    """Return a text up to the first of some strings."""
-    return text[: min((text.find(part) for part in stop if part in text), default=len(text))]
