@@ -14,6 +14,16 @@ from typing import Any
 
 import greenlet
 
+TICK_S = 1e-6
+"""A wait takes at least so long: less may be nothing to a clock that counts in floats, and be waited for ever."""
+
+AT_ONE_TIME = 10_000
+"""After so many steps in which no time passes, none ever will."""
+
+
+class Stuck(Exception):
+    """Raised where a history goes round without end at one moment."""
+
 
 class Killed(BaseException):
     """Raised in the code of a dead process if it is ever resumed: it must do nothing more."""
@@ -91,7 +101,7 @@ class Clockwork:
         thread.turn += 1
         waiting.append((thread, thread.turn))
         if timeout_s is not None:
-            self._wake(thread, timeout_s)
+            self._wake(thread, max(timeout_s, TICK_S))
         self._switch(thread)
 
     def wake(self, waiting: Waiting, n: int | None = None) -> None:
@@ -123,7 +133,7 @@ class Clockwork:
 
     def run(self, until: Callable[[], bool], *, deadline_s: float) -> None:
         """Resume threads in the order of their times until something is true, nothing is left or time is up."""
-        self._deadline_s = deadline_s
+        self._deadline_s, n_steps = deadline_s, 0
         while self._due and self._due[0][0] <= deadline_s and not until():
             at_s, _, _, thread, turn = heapq.heappop(self._due)
             if thread.process.is_dead or thread.turn != turn or thread.run.dead:
@@ -131,6 +141,9 @@ class Clockwork:
             if thread.process.frozen_until_s > max(at_s, self.now_s):
                 self._push(thread.process.frozen_until_s, thread, turn)
                 continue
+            n_steps = n_steps + 1 if at_s <= self.now_s else 0
+            if n_steps > AT_ONE_TIME:
+                raise Stuck(f"{n_steps} steps at {self.now_s} s; the last ones are of {thread.process.name}")
             self.now_s = max(self.now_s, at_s)
             self._current = thread
             thread.turn += 1

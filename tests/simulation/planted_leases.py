@@ -149,7 +149,9 @@ never_given_back: Plants = (Planted(Heartbeat, "release", lambda original: lambd
 
 def _not_if_nameless(original: Any) -> Any:
     def look(self: Owners, lease_id: LeaseId, now_s: float) -> None:
-        if leases.owner_of(self.store, lease_id) is not None:
+        if leases.owner_of(self.store, lease_id) is None:
+            self._since_s[lease_id] = now_s  # looked at again as late as others
+        else:
             original(self, lease_id, now_s)
 
     return look

@@ -3,13 +3,16 @@
 import os
 import subprocess
 import sys
+from collections import deque
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from click.testing import CliRunner
 
 from simulation import __main__ as program
+from simulation.clockwork import Clockwork, Process, Stuck
 from simulation.history import run
 from simulation.mutants import MUTANTS
 from simulation.plan import draw
@@ -25,6 +28,7 @@ def _digest(seed: int) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3000)
 def test_the_laws_hold_in_every_history() -> None:
     jobs = len(os.sched_getaffinity(0))
     found = [failure for _, failure in failures_of(range(N_SEEDS), jobs=jobs) if failure is not None]
@@ -57,6 +61,34 @@ def test_a_seed_gives_the_same_history_in_another_process_with_other_hashes() ->
 @pytest.mark.parametrize("seed", range(8))
 def test_a_claim_that_kills_whoever_computes_it_is_given_up_and_no_other(seed: int) -> None:
     run(replace(draw(seed), has_poison=True))
+
+
+def test_a_wait_that_is_nothing_beside_the_time_of_day_moves_the_clock_on() -> None:
+    clockwork = Clockwork(Random(0))
+    seen: list[float] = []
+
+    def wait_often() -> None:
+        for _ in range(3):
+            clockwork.wait(deque(), 1e-14)
+            seen.append(clockwork.now_s)
+
+    clockwork.spawn(Process(name="a", host="h"), wait_often, after_s=100.0)
+    clockwork.run(lambda: False, deadline_s=200.0)
+    assert 100.0 < seen[0] < seen[1] < seen[2] < 101.0
+
+
+def test_a_history_that_goes_round_at_one_moment_fails() -> None:
+    clockwork = Clockwork(Random(0))
+
+    def wake_each_other() -> None:
+        while True:
+            clockwork.pause(0.0)
+
+    for name in "ab":
+        clockwork.spawn(Process(name=name, host="h"), wake_each_other)
+    with pytest.raises(Stuck, match="steps at 0"):
+        clockwork.run(lambda: False, deadline_s=200.0)
+    clockwork.close()
 
 
 def test_a_failing_history_is_made_small_and_the_command_that_is_printed_replays_it() -> None:
