@@ -110,15 +110,15 @@ class Owners(Generic[Id]):
             if owner.record is None:
                 owner.record = agents.read_agent(self.store, name)
 
-    def units_of_dead_neighbours(self, now_s: float) -> list[int]:
-        """Return units at which agents of this host were working when they died, each once."""
-        units = []
+    def units_of_dead_neighbours(self, now_s: float) -> list[int | None]:
+        """Return at which units agents of this host were when they died, each once; None of one that never said."""
+        units: list[int | None] = []
         for name, owner in self._owners.items():
             if not owner.is_gone and owner.record is not None and self.is_dead(owner.record):
                 session = agents.read_session(self.store, name)
                 owner.watch = watch.look(owner.watch, session, now_s, self.patience)
                 owner.is_gone = True
-                units += [session.unit] if session and session.unit is not None else []
+                units.append(session.unit if session else None)
         return units
 
     def gone(self, now_s: float) -> frozenset[str]:

@@ -77,7 +77,7 @@ class Tail:
     _guest_of: frozenset[LeaseId] = frozenset()
     """Leases of which others are the watchers; chosen anew at each listing of agents, and when all have ended."""
     _suspects: set[int] = field(default_factory=set)
-    """Buckets in which an agent of this host, now dead, may have left leases."""
+    """Buckets in which an agent of this host, now dead, may have left leases: where it did not say, all."""
     _watched: dict[LeaseId, float] = field(default_factory=dict)
     """Lease → how often to look at its owner, in seconds."""
 
@@ -93,8 +93,9 @@ class Tail:
         """Begin a turn: return the buckets to list, seldom any."""
         if now_s >= self._met_s + KEPT_TTLS * self.ttl_s:
             self._meet(now_s)
-        lost = [bucket_of(unit) for unit in self.owners.units_of_dead_neighbours(now_s)]
-        self._suspects.update(lost)
+        units = self.owners.units_of_dead_neighbours(now_s)
+        lost = [bucket_of(unit) for unit in units if unit is not None]
+        self._suspects.update(lost if None not in units else self.search.unfinished)
         self._watched = self._choose_leases()
         if self._pause_s is not None:  # the pause begins when all is listed, however long that takes
             self._list_s, self._pause_s = now_s + self._pause_s, None
@@ -137,9 +138,12 @@ class Tail:
         deputy_for = [id_ for id_ in leased if self._is_deputy_for(bucket_of(id_.unit))][:at_most]
         guest_of = self._be_guest(list(leased))
         guest_every_s = max(self._wait_s, len(guest_of) * self._rota.n_agents * self.ttl_s / GUEST_LOOKS)
-        suspect = [id_ for id_ in leased if bucket_of(id_.unit) in self._suspects and not self.owners.knows(id_)]
+        suspect = [id_ for id_ in leased if self._is_suspect(id_)][:at_most]
         seldom = dict.fromkeys(guest_of, guest_every_s) | dict.fromkeys(deputy_for, self.ttl_s / SELDOM)
         return seldom | dict.fromkeys(mine, every_s) | dict.fromkeys(suspect, 0.0)
+
+    def _is_suspect(self, lease_id: LeaseId) -> bool:
+        return bucket_of(lease_id.unit) in self._suspects and not self.owners.knows(lease_id)
 
     def _is_deputy_for(self, bucket: int) -> bool:
         return self._rota.n_agents > DEPUTIES_FROM and self._rota.is_deputy_for(bucket)

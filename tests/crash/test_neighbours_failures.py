@@ -27,6 +27,7 @@ from crash.fleet import (
 from e2e.running import events, n_published
 from fabricate import FabricatedRun
 
+from fsctx.agent.tail import OFTEN
 from fsctx.protocol import agents
 from fsctx.protocol.agents import AgentState
 
@@ -73,7 +74,7 @@ def test_a_killed_worker_that_nobody_reaped_is_dead_to_the_others(tmp_path: Path
         wait_for(lambda: psutil.Process(victim.pid).status() == psutil.STATUS_ZOMBIE)
         began_s = time.monotonic()
         finish(run)
-        assert time.monotonic() - began_s < run.manifest.ttl_s / 2
+        assert time.monotonic() - began_s < run.manifest.ttl_s / OFTEN  # when its watcher would look anyway
     assert_done_once(run)
 
 

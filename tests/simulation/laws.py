@@ -199,7 +199,7 @@ class Laws:
         except Damaged:  # torn: no beat
             return
         known = self.beats.get(session.agent)
-        if known is None or known[1].counter != session.counter or session.state == AgentState.LEFT:
+        if known is None or session.counter > known[1].counter:  # an older one arrived late: no beat
             now_s = self.simulation.clockwork.now_s
             self.gaps_s[session.agent] = now_s - known[0] if known else 0.0
             self.beats[session.agent] = (now_s, session)

@@ -13,7 +13,7 @@ from fsctx.agent.device import preflight
 from fsctx.agent.engines.base import BoundTask, Row
 from fsctx.agent.engines.choose import make_engine
 from fsctx.agent.engines.fake import FakeBound, FakeEngine, gold, parse_options
-from fsctx.errors import InputError, Misconfigured, OutOfMemory, Unfit
+from fsctx.errors import InputError, OutOfMemory, Unfit
 from fsctx.protocol.verdicts import Status, Verdict
 from fsctx.templates.load import load_template
 
@@ -110,13 +110,14 @@ def test_auto_is_the_fake_engine_for_fake_contexts() -> None:
     assert make_engine("auto", device="cpu", dtype=None, kind="fake").name.startswith("fake")
 
 
-def test_missing_libraries_are_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [n for n in sys.modules if n.startswith("fsctx.agent.engines.hf")]:
-        monkeypatch.delitem(sys.modules, name)
-    for name in ("torch", "transformers"):
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(Misconfigured, match=r"pip install 'fsctx\[hf\]'"):
-        make_engine("hf", device="cpu", dtype=None)
+def test_missing_libraries_are_named_with_the_remedy() -> None:
+    code = (
+        "import sys; sys.modules.update(torch=None, transformers=None);"
+        "from fsctx.agent.engines.choose import make_engine; make_engine('hf', device='cpu', dtype=None)"
+    )  # in a process of its own: modules that are imported twice are not the same to others' patches
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stderr
+    assert "Misconfigured" in said
+    assert "pip install 'fsctx[hf]'" in said
 
 
 def test_the_cpu_passes_its_preflight_without_torch() -> None:

@@ -88,6 +88,17 @@ def test_a_unit_runs_again_at_once_when_its_holder_died_on_the_same_host(seed: i
 
 
 @pytest.mark.parametrize("seed", range(2))
+def test_so_does_the_unit_of_a_holder_that_died_before_it_ever_said_where_it_works(seed: int) -> None:
+    tail = _small(agents_per_host=4, seed=seed)
+    unit, holder = next(iter(tail.owner_of.items()))
+    holder.unit, holder.killed_s = None, -1.0
+    neighbours = {other.name for other in tail.files.holders.values() if other.host == holder.host}
+    begins_s = min(at_s for at_s, _, name in tail._due if name in neighbours - {holder.name})
+    tail.run(TTL_S)
+    assert _taken_again_s(tail, unit, begins_s) <= 2.0
+
+
+@pytest.mark.parametrize("seed", range(2))
 def test_a_unit_runs_again_at_the_next_look_when_its_holder_left(seed: int) -> None:
     tail = _small(seed=seed)
     unit, holder = next(iter(tail.owner_of.items()))
