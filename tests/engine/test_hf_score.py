@@ -1,6 +1,7 @@
 """Scoring by the hf engine, on tiny random models: against the definition, and against itself in other batches."""
 
 import random
+import warnings
 from pathlib import Path
 
 import pytest
@@ -50,8 +51,8 @@ def verdicts(bound: ScoreBound, claims: list[str], tokens: int = 10_000) -> list
     return sorted(found, key=lambda verdict: verdict.row)
 
 
-def by_definition(folder: Path, template: Template, claim: str) -> list[float]:
-    """Score as lm-evaluation-harness does, with nothing of the engine's own code."""
+def by_definition(folder: Path, template: Template, claim: str, *, adapter: Path | None = None) -> list[float]:
+    """Score as lm-evaluation-harness does, with nothing of the engine's own code; an adapter stays beside the model."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from fsctx.agent.engines.hf.text import control_tokens
@@ -59,6 +60,12 @@ def by_definition(folder: Path, template: Template, claim: str) -> list[float]:
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    if adapter is not None:
+        from peft import PeftModel
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = PeftModel.from_pretrained(model, adapter)
     prompt = Renderer(template, markers=control_tokens(tokenizer)).prompt(claim, {})
     text = prompt.text or tokenizer.apply_chat_template(
         [{"role": m.role, "content": m.content} for m in prompt.messages], tokenize=False, add_generation_prompt=True
