@@ -1,6 +1,7 @@
 """Model files to a model in memory: from a safetensors folder, or from a GGUF file. Never from the network."""
 
 import json
+import logging
 import warnings
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -106,10 +107,11 @@ def is_classifier(path: Path) -> bool:
 
 
 def silence() -> None:
-    """Keep transformers' advice and progress bars off the agent's log."""
-    logging: Any = transformers.logging
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    """Keep libraries' advice and progress bars off the agent's log."""
+    own: Any = transformers.logging
+    own.set_verbosity_error()
+    own.disable_progress_bar()
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it advises at every product of matrices
 
 
 def _source(path: Path) -> tuple[Path, dict[str, str]]:
