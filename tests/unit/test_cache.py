@@ -60,6 +60,31 @@ def test_an_adapters_files_come_from_their_own_folder_into_one_beside_the_models
     assert (folder / "config.json").read_bytes() == b"{}"
 
 
+def test_what_the_node_has_of_the_model_is_copied_there_and_only_the_adapter_is_fetched(
+    node: NodeCache, context: Context, tmp_path: Path
+) -> None:
+    node.fetch(context)
+    adapted = with_adapter(context, tmp_path / "elsewhere")
+    shutil.move(context.origin, tmp_path / "away")
+    Path(context.origin).mkdir()
+    for file in context.files:  # of the right sizes, and none of the right bytes
+        path = Path(context.origin) / file.path
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bytes(file.size_bytes))
+    fetched = node.fetch(adapted)
+    assert (fetched.bytes, fetched.source) == (len(b"of the adapter"), "origin")
+    assert (fetched.path / "sub/weights").read_bytes() == (tmp_path / "away/sub/weights").read_bytes()
+
+
+def test_what_is_wrong_in_the_nodes_copy_of_the_model_is_fetched(
+    node: NodeCache, context: Context, tmp_path: Path
+) -> None:
+    rot(node.fetch(context).path / "sub/weights")
+    fetched = node.fetch(with_adapter(context, tmp_path / "elsewhere"))
+    assert fetched.bytes == 500 + len(b"of the adapter")
+    assert (fetched.path / "sub/weights").read_bytes() == (Path(context.origin) / "sub/weights").read_bytes()
+
+
 @pytest.mark.parametrize(("change", "error"), [("changed", Damaged), ("gone", Damaged), ("unseen", Unfit)])
 def test_what_is_wrong_with_an_adapters_files_is_said_of_its_own_folder(
     node: NodeCache, context: Context, tmp_path: Path, change: str, error: type[Exception]
