@@ -14,6 +14,8 @@ from tiny_models import CHAT_WITHOUT_SYSTEM, make_model  # noqa: E402
 from fsctx.agent.batching import EVIDENCE, Budget, Health, infer_all  # noqa: E402
 from fsctx.agent.engines.base import BoundTask, Row  # noqa: E402
 from fsctx.agent.engines.hf.engine import HfEngine, HfModel  # noqa: E402
+from fsctx.agent.engines.hf.files import read_model  # noqa: E402
+from fsctx.agent.engines.hf.resident import make_resident  # noqa: E402
 from fsctx.agent.engines.hf.score import ScoreBound  # noqa: E402
 from fsctx.errors import Misconfigured, Unfit  # noqa: E402
 from fsctx.protocol.verdicts import Status, Verdict  # noqa: E402
@@ -106,6 +108,15 @@ def test_an_architecture_that_the_tree_does_not_suit_falls_back_and_says_why(
     bound = bind(make_model(tmp_path, kind), load_template("fever-raw"))
     assert bound.tree is None
     assert "one sequence at a time" in caplog.text
+
+
+def test_only_layers_that_compute_in_float32_are_held_to_its_precision(tmp_path: Path) -> None:
+    cpu = torch.device("cpu")
+    loaded = read_model(make_model(tmp_path), device=cpu, dtype=torch.float32)
+    resident = make_resident(loaded, device=cpu, dtype=torch.float32)
+    assert resident.tolerance == 1e-3
+    loaded.model.is_quantized = True  # as transformers marks them
+    assert resident.tolerance == 0.25
 
 
 def test_scores_do_not_depend_on_the_batch(tmp_path: Path) -> None:

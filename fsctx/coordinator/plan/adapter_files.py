@@ -33,7 +33,7 @@ def check_adapter(folder: Path, paths: Sequence[str], config: Mapping[str, Any])
 def base_of(config: Mapping[str, Any]) -> str:
     """Return the REF of the model that an adapter says it is for; empty where it says none."""
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
-    return f"{name or ''}@{revision}" if name and revision else str(name or "")
+    return f"{name}@{revision}" if name and revision else str(name or "")
 
 
 def check_base(folder: Path, ref: str, *, kind: str, config: Mapping[str, Any]) -> None:

@@ -44,14 +44,10 @@ def merge_adapter(model: Any, folder: Path) -> Any:
 def _untie(adapted: Any) -> None:
     """Give the output layer a weight of its own where an adapter changes it, or the input's, and they share one."""
     first, last = adapted.get_input_embeddings(), adapted.get_output_embeddings()
-    if (
-        last is None
-        or first.weight is not last.weight
-        or not (hasattr(first, "base_layer") or hasattr(last, "base_layer"))
-    ):
-        return
-    layer = getattr(last, "base_layer", last)
-    layer.weight = nn.Parameter(layer.weight.clone(), requires_grad=False)
+    is_changed = hasattr(first, "base_layer") or hasattr(last, "base_layer")
+    if is_changed and last is not None and first.weight is last.weight:
+        layer = getattr(last, "base_layer", last)
+        layer.weight = nn.Parameter(layer.weight.clone(), requires_grad=False)
 
 
 def _misfit(folder: Path, seen: str) -> Misconfigured:
