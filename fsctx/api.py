@@ -29,6 +29,7 @@ def plan(  # noqa: PLR0913 - as many options as the command has
     *,
     run: PathLike,
     model: PathLike | Sequence[PathLike] = (),
+    base: PathLike | None = None,
     template: PathLike | Sequence[PathLike] = (),
     app: str | None = None,
     method: "Method" = "score",
@@ -45,19 +46,20 @@ def plan(  # noqa: PLR0913 - as many options as the command has
 ) -> "Run":
     """Plan a run as `fsctx plan` does; the same plan again changes nothing. `Run.planned` says what it came to.
 
-    `inputs`: files, folders, globs. `model` and `template`: one or several. `gold`: gold label → the templates' label.
+    `inputs`: files, folders, globs. `model` and `template`: one or several; `base`: what adapters among them are for.
+    `gold`: gold label → the templates' label.
 
     Raises:
         InputError: something that was passed cannot be used; nothing was written.
         NoSpace: disk or quota is full.
     """
-    from fsctx.coordinator.plan import PlanRequest
-    from fsctx.coordinator.plan import plan as planning
+    from fsctx.coordinator import plan as planning
 
-    request = PlanRequest(
+    request = planning.PlanRequest(
         inputs=_several(inputs),
         run=Path(run),
         models=_several(model),
+        base=None if base is None else os.fspath(base),
         templates=_several(template),
         app=app,
         method=method,
@@ -71,8 +73,7 @@ def plan(  # noqa: PLR0913 - as many options as the command has
         is_quoted=is_quoted,
         is_lean=only_used_columns,
     )
-    report = planning(request, progress=progress or _ignore)
-    return Run(run, planned=report)
+    return Run(run, planned=planning.plan(request, progress=progress or _ignore))
 
 
 class Run:

@@ -57,14 +57,16 @@ CONFIGS: dict[str, Any] = {
 }
 
 
-def make_model(folder: Path, kind: str = "llama", *, chat: str | None = CHAT, seed: int = 0) -> Path:
-    """Write a random model of a kind and its tokenizer; return the folder."""
+def make_model(folder: Path, kind: str = "llama", *, chat: str | None = CHAT, seed: int = 0, **changes: Any) -> Path:
+    """Write a random model of a kind, with `changes` to its sizes, and its tokenizer; return the folder."""
     tokenizer = _tokenizer(chat)
     tokenizer.save_pretrained(folder)
     torch.manual_seed(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = AutoModelForCausalLM.from_config(CONFIGS[kind](len(tokenizer)))
+        config = CONFIGS[kind](len(tokenizer))
+        config.update(changes)
+        model = AutoModelForCausalLM.from_config(config)
         model.save_pretrained(folder)
     return folder
 
@@ -88,6 +90,19 @@ def make_classifier(folder: Path, kind: str = "bert", *, names: tuple[str, ...] 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
+    return folder
+
+
+def make_adapter(folder: Path, base: Path, *, seed: int = 0, auto: Any = AutoModelForCausalLM, **config: Any) -> Path:
+    """Write a random LoRA adapter for a model as peft writes them; return the folder. `config`: as `LoraConfig`."""
+    import peft
+
+    chosen: dict[str, Any] = {"r": 4, "target_modules": ["q_proj", "v_proj", "down_proj"], **config}
+    torch.manual_seed(seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        lora = peft.LoraConfig(init_lora_weights=False, **chosen)  # random, and not such that it changes nothing
+        peft.get_peft_model(auto.from_pretrained(base), lora).save_pretrained(folder)
     return folder
 
 

@@ -11,7 +11,7 @@ from fsctx.cache import Fetched, NodeCache
 from fsctx.cache.chunks import Bring
 from fsctx.cache.origin import InPlace, from_origin
 from fsctx.cache.root import network_of
-from fsctx.errors import NoSpace
+from fsctx.errors import Misconfigured, NoSpace, Unfit
 from fsctx.protocol.manifest import Context
 
 Source = Callable[[Context, Engine], Fetched]
@@ -37,6 +37,8 @@ def source_of_files(
                 return cache.converted(context, engine.convert, bring)
             return cache.fetch(context, bring)
         except NoSpace as error:
+            if context.adapter is not None:
+                raise Unfit(f"{context.name} and its adapter find no room on this node: {error}") from None
             note = f"{context.name} is read from {context.origin} each time: {error}"
             if context.digest not in told:
                 told.add(context.digest)
@@ -61,7 +63,16 @@ def contexts_on_node(options: AgentOptions) -> Callable[[], Collection[str]]:
 
 
 def _use(in_place: InPlace, context: Context, *, note: str = "") -> Fetched:
-    """Use a context's files where they are: on the shared filesystem."""
+    """Use a context's files where they are: on the shared filesystem.
+
+    Raises:
+        Misconfigured: they are in two folders there, and engines load one.
+    """
+    if context.adapter is not None:
+        raise Misconfigured(
+            f"{context.name} is in two folders, {context.origin} and {context.adapter}, which only a node's cache puts "
+            "together: use --context full or partial"
+        )
     began_s = time.monotonic()
     in_place.check(context)
     return Fetched(

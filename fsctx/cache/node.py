@@ -15,6 +15,7 @@ from fsctx.cache.hashing import describe, problem_with
 from fsctx.cache.layout import Kind, safe_path
 from fsctx.cache.origin import from_origin
 from fsctx.cache.pins import Pins
+from fsctx.cache.reuse import copy_from_node
 from fsctx.cache.room import Room
 from fsctx.errors import Damaged, NoSpace, StoreError, Unfit
 from fsctx.protocol.manifest import Context
@@ -206,6 +207,7 @@ class NodeCache:
         with self._room.made("contexts", digest, context.size_bytes):
             incoming = Incoming(context, folders.layout.incoming("contexts", digest))
         with contextlib.closing(incoming):
+            copy_from_node(folders, incoming)
             brought = bring(incoming)
             missing = incoming.missing()
         if missing:

@@ -9,7 +9,7 @@ from fsctx.cache.chunks import Brought, Chunk, Incoming
 from fsctx.cache.hashing import describe
 from fsctx.cache.layout import safe_path
 from fsctx.errors import Damaged, StoreError, Unfit, WrongBytes
-from fsctx.protocol.manifest import Context, ModelFile
+from fsctx.protocol.manifest import ADAPTER, Context, ModelFile
 
 _WRITERS = 2
 _MOST_WAITING = 3
@@ -48,7 +48,7 @@ def read_chunk(context: Context, chunk: Chunk) -> bytes:
     """
     file = context.files[chunk.file]
     try:
-        with open(Path(context.origin) / safe_path(file), "rb", buffering=0) as source:
+        with open(origin_of(context, file), "rb", buffering=0) as source:
             source.seek(chunk.offset)
             return _read(source.fileno(), chunk.size_bytes)
     except OSError as error:
@@ -65,6 +65,12 @@ def check_sizes(context: Context) -> None:
     for file in context.files:
         if _stat(context, file).st_size != file.size_bytes:
             raise changed(context, file)
+
+
+def origin_of(context: Context, file: ModelFile) -> Path:
+    """Return where a file of a context is on the shared filesystem."""
+    folder, path = _source(context, file)
+    return folder / path
 
 
 class InPlace:
@@ -91,12 +97,13 @@ class InPlace:
 
 def changed(context: Context, file: ModelFile) -> Damaged:
     """Return the error for a file that is not what was planned."""
-    return Damaged(f"{context.origin}/{file.path} changed since it was recorded: restore it or plan again")
+    return Damaged(f"{origin_of(context, file)} changed since it was recorded: restore it or plan again")
 
 
 def _is_same(context: Context, file: ModelFile) -> bool:
+    folder, path = _source(context, file)
     try:
-        (now,) = describe(Path(context.origin), [safe_path(file)], context.chunk_bytes)
+        (now,) = describe(folder, [path], context.chunk_bytes)
     except OSError as error:
         raise _refused(context, file, error) from None
     return now.chunks == file.chunks
@@ -104,13 +111,23 @@ def _is_same(context: Context, file: ModelFile) -> bool:
 
 def _stat(context: Context, file: ModelFile) -> os.stat_result:
     try:
-        return os.stat(Path(context.origin) / safe_path(file))
+        return os.stat(origin_of(context, file))
     except OSError as error:
         raise _refused(context, file, error) from None
 
 
+def _source(context: Context, file: ModelFile) -> tuple[Path, str]:
+    """Return the folder that a file comes from, and its path there."""
+    path = safe_path(file)
+    own = path.removeprefix(f"{ADAPTER}/")
+    if context.adapter is not None and own != path:
+        return Path(context.adapter), own
+    return Path(context.origin), path
+
+
 def _refused(context: Context, file: ModelFile, error: OSError) -> Damaged | StoreError | Unfit:
-    where, origin = f"{context.origin}/{file.path}", Path(context.origin)
+    origin, path = _source(context, file)
+    where = origin / path
     if not origin.is_dir():
         return Unfit(f"the model's folder {origin} cannot be seen from this node: is the filesystem mounted here?")
     if isinstance(error, FileNotFoundError):

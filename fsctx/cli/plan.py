@@ -37,9 +37,11 @@ class UnitRows(click.ParamType[int | None]):
     "models",
     multiple=True,
     metavar="REF",
-    help="Model folder, .gguf file or hub name; `fake` tries a cluster out without one. Repeat for a sweep. "
+    help="Model folder, .gguf file or hub name; `fake` tries a cluster out without one. Repeat for a sweep. A LoRA "
+    "adapter's folder is the model that it names, with it. "
     "With --app: any file or folder that the application loads, or none.",
 )
+@click.option("--base", metavar="REF", help="The model that LoRA adapters are for, if not the one that they name.")
 @click.option(
     "--template",
     "templates",

@@ -108,15 +108,19 @@ class Environment:
     """The version of fsctx in it."""
 
 
-ContextKind = Literal["hf", "gguf", "fake", "env", "folder", "file", "none"]
+ContextKind = Literal["hf", "classifier", "lora", "gguf", "fake", "env", "folder", "file", "none"]
+
+ADAPTER = "adapter"
+"""Folder within a context of kind `lora` that has the adapter's files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """A context's record: what its files are and where they come from.
 
-    `kind`: `hf` a model folder, `gguf` a single file, `fake` no files at all, `env` a software environment's archive;
-    for an application `folder` all files of a folder, `file` one of any sort, `none` no files.
+    `kind`: `hf` a model folder, `classifier` the same with a model that classifies texts, `lora` either of them and in
+    the folder `ADAPTER` what is to be merged into it, `gguf` a single file, `fake` no files at all, `env` a software
+    environment's archive; for an application `folder` all files of a folder, `file` one of any sort, `none` no files.
     """
 
     digest: str
@@ -124,6 +128,8 @@ class Context:
     name: str
     origin: str
     """Absolute path of the folder that `files` are relative to."""
+    adapter: str | None = None
+    """Absolute path of the folder that those of them are relative to that are in `ADAPTER`; of kind `lora` alone."""
     files: tuple[ModelFile, ...]
     chunk_bytes: int
     environment: Environment | None = None

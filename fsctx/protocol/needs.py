@@ -11,7 +11,7 @@ from fsctx.protocol.manifest import Context
 
 MB = 1 << 20
 
-BYTES_PER_PARAM = {"hf": 2.0, "gguf": 0.6, "fake": 2.0, "folder": 2.0, "file": 2.0, "none": 2.0}
+BYTES_PER_PARAM = {"gguf": 0.6} | dict.fromkeys(("hf", "classifier", "lora", "fake", "folder", "file", "none"), 2.0)
 """Of a context's files, about; an application's are taken for weights."""
 
 _GPU_BYTES_PER_PARAM = 2

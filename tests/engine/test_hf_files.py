@@ -138,7 +138,7 @@ def test_a_model_that_neither_continues_nor_classifies_a_text_is_refused(
 
 def test_an_adapter_is_never_left_out_in_silence(tmp_path: Path) -> None:
     (make_model(tmp_path) / "adapter_config.json").write_text("{}")
-    with pytest.raises(Misconfigured, match="merge_and_unload"):
+    with pytest.raises(Misconfigured, match="a model and a LoRA adapter"):
         load(tmp_path)
 
 

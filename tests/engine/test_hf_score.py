@@ -1,6 +1,7 @@
 """Scoring by the hf engine, on tiny random models: against the definition, and against itself in other batches."""
 
 import random
+import warnings
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from tiny_models import CHAT_WITHOUT_SYSTEM, make_model  # noqa: E402
 from fsctx.agent.batching import EVIDENCE, Budget, Health, infer_all  # noqa: E402
 from fsctx.agent.engines.base import BoundTask, Row  # noqa: E402
 from fsctx.agent.engines.hf.engine import HfEngine, HfModel  # noqa: E402
+from fsctx.agent.engines.hf.files import read_model  # noqa: E402
+from fsctx.agent.engines.hf.resident import make_resident  # noqa: E402
 from fsctx.agent.engines.hf.score import ScoreBound  # noqa: E402
 from fsctx.errors import Misconfigured, Unfit  # noqa: E402
 from fsctx.protocol.verdicts import Status, Verdict  # noqa: E402
@@ -50,8 +53,8 @@ def verdicts(bound: ScoreBound, claims: list[str], tokens: int = 10_000) -> list
     return sorted(found, key=lambda verdict: verdict.row)
 
 
-def by_definition(folder: Path, template: Template, claim: str) -> list[float]:
-    """Score as lm-evaluation-harness does, with nothing of the engine's own code."""
+def by_definition(folder: Path, template: Template, claim: str, *, adapter: Path | None = None) -> list[float]:
+    """Score as lm-evaluation-harness does, with nothing of the engine's own code; an adapter stays beside the model."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from fsctx.agent.engines.hf.text import control_tokens
@@ -59,6 +62,12 @@ def by_definition(folder: Path, template: Template, claim: str) -> list[float]:
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    if adapter is not None:
+        from peft import PeftModel
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = PeftModel.from_pretrained(model, adapter)
     prompt = Renderer(template, markers=control_tokens(tokenizer)).prompt(claim, {})
     text = prompt.text or tokenizer.apply_chat_template(
         [{"role": m.role, "content": m.content} for m in prompt.messages], tokenize=False, add_generation_prompt=True
@@ -99,6 +108,15 @@ def test_an_architecture_that_the_tree_does_not_suit_falls_back_and_says_why(
     bound = bind(make_model(tmp_path, kind), load_template("fever-raw"))
     assert bound.tree is None
     assert "one sequence at a time" in caplog.text
+
+
+def test_only_layers_that_compute_in_float32_are_held_to_its_precision(tmp_path: Path) -> None:
+    cpu = torch.device("cpu")
+    loaded = read_model(make_model(tmp_path), device=cpu, dtype=torch.float32)
+    resident = make_resident(loaded, device=cpu, dtype=torch.float32)
+    assert resident.tolerance == 1e-3
+    loaded.model.is_quantized = True  # as transformers marks them
+    assert resident.tolerance == 0.25
 
 
 def test_scores_do_not_depend_on_the_batch(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ from fsctx.protocol import names
 SURFACE = {
     "plan": [
         "inputs",
-        *("run=", "model=", "template=", "app=", "method=", "id_column=", "claim_column=", "label_column=", "gold="),
-        *("unit_rows=", "ttl_s=", "has_header=", "is_quoted=", "only_used_columns=", "progress="),
+        *("run=", "model=", "base=", "template=", "app=", "method=", "id_column=", "claim_column=", "label_column="),
+        *("gold=", "unit_rows=", "ttl_s=", "has_header=", "is_quoted=", "only_used_columns=", "progress="),
     ],
     "Run": ["path", "planned="],
     "Run.status": ["self"],

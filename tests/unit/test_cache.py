@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,6 +43,63 @@ def test_a_context_is_copied_once_and_then_found(node: NodeCache, context: Conte
     for file in context.files:
         assert (first.path / file.path).read_bytes() == (Path(context.origin) / file.path).read_bytes()
         assert (first.path / file.path).stat().st_mode & 0o222 == 0
+
+
+def with_adapter(context: Context, folder: Path) -> Context:
+    """Return the context with an adapter of one file, whose origin is this folder."""
+    own = context_of(folder, {"weights": b"of the adapter"})
+    file = replace(own.files[0], path="adapter/weights")
+    return replace(context, kind="lora", digest="d2", files=(*context.files, file), adapter=str(folder))
+
+
+def test_an_adapters_files_come_from_their_own_folder_into_one_beside_the_models(
+    node: NodeCache, context: Context, tmp_path: Path
+) -> None:
+    folder = node.fetch(with_adapter(context, tmp_path / "elsewhere")).path
+    assert (folder / "adapter" / "weights").read_bytes() == b"of the adapter"
+    assert (folder / "config.json").read_bytes() == b"{}"
+
+
+def test_what_the_node_has_of_the_model_is_copied_there_and_only_the_adapter_is_fetched(
+    node: NodeCache, context: Context, tmp_path: Path
+) -> None:
+    node.fetch(context)
+    adapted = with_adapter(context, tmp_path / "elsewhere")
+    shutil.move(context.origin, tmp_path / "away")
+    Path(context.origin).mkdir()
+    for file in context.files:  # of the right sizes, and none of the right bytes
+        path = Path(context.origin) / file.path
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bytes(file.size_bytes))
+    fetched = node.fetch(adapted)
+    assert (fetched.bytes, fetched.source) == (len(b"of the adapter"), "origin")
+    assert (fetched.path / "sub/weights").read_bytes() == (tmp_path / "away/sub/weights").read_bytes()
+
+
+def test_what_is_wrong_in_the_nodes_copy_of_the_model_is_fetched(
+    node: NodeCache, context: Context, tmp_path: Path
+) -> None:
+    rot(node.fetch(context).path / "sub/weights")
+    fetched = node.fetch(with_adapter(context, tmp_path / "elsewhere"))
+    assert fetched.bytes == 500 + len(b"of the adapter")
+    assert (fetched.path / "sub/weights").read_bytes() == (Path(context.origin) / "sub/weights").read_bytes()
+
+
+@pytest.mark.parametrize(("change", "error"), [("changed", Damaged), ("gone", Damaged), ("unseen", Unfit)])
+def test_what_is_wrong_with_an_adapters_files_is_said_of_its_own_folder(
+    node: NodeCache, context: Context, tmp_path: Path, change: str, error: type[Exception]
+) -> None:
+    adapted = with_adapter(context, tmp_path / "elsewhere")
+    path = tmp_path / "elsewhere" / "weights"
+    match change:
+        case "changed":
+            path.write_bytes(b"of the other..")
+        case "gone":
+            path.unlink()
+        case _:
+            shutil.rmtree(path.parent)
+    with pytest.raises(error, match=str(path if change != "unseen" else path.parent)):
+        node.fetch(adapted)
 
 
 def test_agents_of_a_node_that_start_together_read_the_origin_once(node: NodeCache, context: Context) -> None:

@@ -64,7 +64,7 @@ TOUCHING_FILES = {
 HEAVY = ("torch", "transformers", "tokenizers", "pyarrow", "duckdb", "numpy", "sklearn", "scipy", "jinja2", "gguf")
 
 
-ENGINE_PACKAGES = {"torch", "transformers", "safetensors", "gguf", "tokenizers", "vllm", "accelerate"}
+ENGINE_PACKAGES = {"torch", "transformers", "safetensors", "gguf", "tokenizers", "vllm", "accelerate", "peft"}
 ADAPTERS = re.compile(
     r"fsctx/agent/engines/(hf|vllm)/[\w/]+\.py|fsctx/coordinator/plan/label_tokens\.py|fsctx/coordinator/advise/gguf_file\.py"
 )

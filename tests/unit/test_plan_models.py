@@ -98,7 +98,7 @@ def test_a_hub_that_cannot_be_reached_is_one_clear_line(monkeypatch: pytest.Monk
     [
         ({"model.safetensors": "w"}, "has no config.json"),
         ({"config.json": "{}"}, r"has no \*\.safetensors"),
-        ({"adapter_config.json": "{}", "adapter_model.safetensors": "w"}, r"LoRA adapter.*merge_and_unload"),
+        ({"config.json": "[]", "model.safetensors": "w"}, r"config\.json is not a model's configuration"),
         ({"config.json": "{}", "pytorch_model.bin": "w"}, r"pickles only \(pytorch_model\.bin\).*save_pretrained"),
         (
             {
@@ -119,6 +119,104 @@ def test_a_folder_that_is_no_whole_model_is_refused(tmp_path: Path, files: dict[
         (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=said):
         find_model(str(tmp_path), fetch=offline)
+
+
+def adapter_folder(folder: Path, **config: object) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", **config}))
+    (folder / "adapter_model.safetensors").write_bytes(b"a few weights")
+    return folder
+
+
+def test_an_adapter_is_the_model_that_it_names_with_its_own_files_beside(tmp_path: Path) -> None:
+    base = model_folder(tmp_path / "base")
+    refs = [str(adapter_folder(tmp_path / name, base_model_name_or_path=str(base), n=name)) for name in ("a", "b")]
+    alone, one, other = (m.context for m in find_models([str(base), *refs], fetch=offline, progress=quiet))
+    assert [c.name for c in (alone, one, other)] == ["base", "base+a", "base+b"]
+    assert len({c.digest for c in (alone, one, other)}) == 3
+    assert (one.kind, one.origin, one.adapter) == ("lora", str(base), str(tmp_path / "a"))
+    assert one.files[: len(alone.files)] == alone.files
+    added = [file.path for file in one.files[len(alone.files) :]]
+    assert added == ["adapter/adapter_config.json", "adapter/adapter_model.safetensors"]
+
+
+def test_an_adapters_digest_is_of_its_content_not_of_its_place(tmp_path: Path) -> None:
+    base = model_folder(tmp_path / "base")
+    refs = [str(adapter_folder(tmp_path / name, base_model_name_or_path=str(base))) for name in ("a", "b")]
+    assert len(find_models(refs, fetch=offline, progress=quiet)) == 1
+
+
+def test_the_model_that_adapters_are_for_can_be_said_or_come_from_the_hub(tmp_path: Path) -> None:
+    base = model_folder(tmp_path / "models--me--tiny" / "snapshots" / "0")
+    adapter = str(adapter_folder(tmp_path / "a", base_model_name_or_path="me/tiny", revision="v1"))
+    asked: list[str] = []
+
+    def fetch(ref: str) -> Path:
+        asked.append(ref)
+        return base
+
+    (hub,) = find_models([adapter], fetch=fetch, progress=quiet)
+    (said,) = find_models([adapter], fetch=offline, progress=quiet, base=str(base))
+    assert asked == ["me/tiny@v1"]
+    assert hub.context == said.context
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({}, r"does not say which model it is for: pass it with --base"),
+        (
+            {"base_model_name_or_path": "/gone"},
+            r"is for /gone \(--base REF says otherwise\): model /gone does not exist",
+        ),
+        ({"peft_type": "LOHA"}, "is of type LOHA"),
+        ({"base_model_name_or_path": "fake"}, r"can't be merged into fake \(fake\)"),
+    ],
+)
+def test_an_adapter_without_a_model_that_it_could_be_merged_into_is_refused(
+    tmp_path: Path, config: dict[str, object], said: str
+) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        find_model(str(adapter_folder(tmp_path / "a", **config)), fetch=offline)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("remove", "add", "said"),
+    [
+        ("adapter_model.safetensors", "adapter_model.bin", r"a pickle only \(adapter_model\.bin\).*save_pretrained"),
+        ("adapter_model.safetensors", "README.md", r"has no adapter_model\.safetensors"),
+        ("README.md", "model.safetensors", r"an adapter .* and other weights \(model\.safetensors\)"),
+    ],
+)
+def test_an_adapters_folder_that_is_not_whole_or_holds_more_is_refused(
+    tmp_path: Path, remove: str, add: str, said: str
+) -> None:
+    base = model_folder(tmp_path / "base")
+    folder = adapter_folder(tmp_path / "a", base_model_name_or_path=str(base))
+    (folder / remove).unlink(missing_ok=True)
+    (folder / add).write_bytes(b"")
+    with pytest.raises(InputError, match=said):
+        find_model(str(folder), fetch=offline)
+
+
+def test_an_adapter_for_quantised_weights_is_refused(tmp_path: Path) -> None:
+    base = model_folder(tmp_path / "base")
+    (base / "config.json").write_text('{"quantization_config": {"quant_method": "bitsandbytes"}}')
+    with pytest.raises(InputError, match="before it was quantised with --base"):
+        find_model(str(adapter_folder(tmp_path / "a", base_model_name_or_path=str(base))), fetch=offline)
+
+
+def test_a_base_without_an_adapter_is_refused(tmp_path: Path) -> None:
+    folder = str(model_folder(tmp_path / "m"))
+    with pytest.raises(InputError, match=f"--base {folder} is the model that adapters are for"):
+        find_models([folder], fetch=offline, progress=quiet, base=folder)
+
+
+def test_a_classifier_is_known_as_one(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "m")
+    (folder / "config.json").write_text('{"architectures": ["BertForSequenceClassification"]}')
+    assert find_model(str(folder), fetch=offline).kind == "classifier"
 
 
 @pytest.mark.parametrize("ref", ["./nowhere", "/no/where", "nowhere.gguf", "a/b/c"])

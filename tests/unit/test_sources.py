@@ -49,6 +49,11 @@ def test_a_context_agnostic_agent_uses_the_files_where_they_are(context: Context
     assert (str(fetched.path), fetched.source, fetched.bytes) == (context.origin, "origin", 0)
 
 
+def test_a_context_agnostic_agent_refuses_a_model_with_an_adapter_which_is_no_one_folder(context: Context) -> None:
+    with pytest.raises(Misconfigured, match="/adapters/a, which only a node's cache puts together: use --context full"):
+        agnostic(replace(context, kind="lora", adapter="/adapters/a"))
+
+
 @pytest.mark.parametrize("content", [bytes(4500), b"short", bytes(4501)])
 def test_a_context_agnostic_agent_notices_a_changed_file(context: Context, content: bytes) -> None:
     (Path(context.origin) / "weights").write_bytes(content)
@@ -92,6 +97,14 @@ def test_with_a_full_disk_the_agent_goes_on_from_the_origin_and_says_why(small_d
         assert (str(fetched.path), fetched.source) == (big.origin, "origin")
         assert "GB free" in fetched.note
         assert said == [fetched.note]
+
+
+def test_a_model_with_an_adapter_for_which_a_full_disk_has_no_room_is_for_another_node(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    big = context_of(tmp_path / "origin", {"weights": bytes(9 << 20)})
+    with pytest.raises(Unfit, match="model and its adapter find no room on this node"):
+        source_of(options(small_disk / "cache"), say=print)(replace(big, kind="lora", adapter="/adapters/a"), ENGINE)
 
 
 def test_a_disk_that_is_full_to_the_last_byte_stops_no_agent(small_disk: Path, context: Context) -> None:

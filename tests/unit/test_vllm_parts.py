@@ -1,6 +1,7 @@
 """What the vllm engine decides without vLLM: labels as questions, memory, environment, which engine is chosen."""
 
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsctx.agent.engines.base import Split
-from fsctx.agent.engines.choose import choose_engine, choose_for, make_engine
+from fsctx.agent.engines.choose import check_engine, choose_engine, choose_for, make_engine
 from fsctx.agent.engines.vllm.environment import environment
 from fsctx.agent.engines.vllm.installed import Installed, find_vllm
 from fsctx.agent.engines.vllm.labels import questions, scores
@@ -106,6 +107,8 @@ FOR_GPUS = Installed(version="0.32.0", is_for_gpus=True)
         ("auto", "cuda:0", "hf", None, "hf", "no vllm for GPUs"),
         ("auto", "cuda:0", "gguf", replace(FOR_GPUS, is_for_gpus=False), "hf", "no vllm for GPUs"),
         ("auto", "cuda:0", "fake", FOR_GPUS, "fake", "fake model"),
+        ("auto", "cuda:0", "classifier", FOR_GPUS, "hf", "a classifier, which is no work for vllm"),
+        ("auto", "cuda:0", "lora", FOR_GPUS, "hf", "a LoRA adapter, which is no work for vllm"),
         ("vllm:start_s=5", "cpu", "hf", None, "vllm", "--engine vllm:start_s=5"),
     ],
 )
@@ -119,6 +122,19 @@ def test_the_engine_is_chosen_by_device_and_by_what_is_installed_and_says_why(
 
 def test_a_run_with_several_kinds_of_contexts_names_each_engine() -> None:
     assert choose_for("auto", device="cpu", kinds={"fake", "hf", "gguf"}).name == "fake and hf"
+
+
+@pytest.mark.parametrize("kind", ["classifier", "lora"])
+def test_vllm_is_refused_before_anything_is_fetched_for_what_it_does_not_do(kind: str) -> None:
+    with pytest.raises(InputError, match="use --engine hf or auto"):
+        check_engine("vllm", kind=kind)
+
+
+def test_the_library_that_merges_adapters_is_named_before_anything_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(Misconfigured, match=r"peft: pip install 'fsctx\[lora\]'"):
+        check_engine("auto", kind="lora")
+    assert not check_engine("fake", kind="lora")
 
 
 @pytest.mark.skipif(find_vllm() is not None, reason="it is installed")

@@ -4,6 +4,7 @@ import functools
 import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from fsctx.agent.engines.base import UNSPLIT, Engine, Split
 from fsctx.agent.engines.fake import FakeEngine, parse_options
@@ -15,6 +16,8 @@ from fsctx.errors import InputError, Misconfigured
 from fsctx.protocol.manifest import Context
 
 DTYPES = ("float32", "bfloat16", "float16")
+_HF_ALONE = {"classifier": "a classifier", "lora": "a model with a LoRA adapter"}
+"""Kinds of contexts that hf alone computes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,8 @@ def choose_engine(spec: str, *, device: str, kind: str, vllm: Installed | None) 
         return Choice(name=name, options=options, why=f"--engine {spec} was asked for")
     if kind == "fake":
         return Choice(name="fake", why="the context is the fake model")
+    if kind in _HF_ALONE:
+        return Choice(name="hf", why=f"the context is {_HF_ALONE[kind]}, which is no work for vllm")
     if device.startswith("cpu"):
         return Choice(name="hf", why="the device is a CPU")
     if vllm is None or not vllm.is_for_gpus:
@@ -101,7 +106,8 @@ def check_engine(spec: str, *, dtype: str | None = None, kind: str = "hf", split
     """Return whether the engine computes on a device, without importing it: the fake one does not.
 
     Raises:
-        InputError: no such engine, option or dtype, or it can't split a model.
+        InputError: no such engine, option or dtype, or it can't split a model, or it does not do this kind of context.
+        Misconfigured: an adapter is to be merged and the library for that is not installed.
     """
     if dtype is not None and dtype not in DTYPES:
         raise InputError(f"--dtype {dtype}: use one of {', '.join(DTYPES)}")
@@ -121,7 +127,15 @@ def check_engine(spec: str, *, dtype: str | None = None, kind: str = "hf", split
             pass
         case _:
             raise InputError(f"--engine {spec}: use auto, hf, vllm[:option=value,…] or fake[:option=value,…]")
+    _check_kind(name, kind)
     return name != "fake"
+
+
+def _check_kind(name: str, kind: str) -> None:
+    if name == "vllm" and kind in _HF_ALONE:
+        raise InputError(f"--engine vllm: the run has {_HF_ALONE[kind]}, which hf does: use --engine hf or auto")
+    if name != "fake" and kind == "lora" and find_spec("peft") is None:
+        raise Misconfigured("merging a LoRA adapter needs the library peft: pip install 'fsctx[lora]'")
 
 
 def _hf(device: str, dtype: str | None, split: Split, *, is_apart: bool) -> Engine:

@@ -16,7 +16,7 @@ def least_bytes(contexts: Iterable[Context], n_devices: int = 1) -> int:
     Files in float32 become half their size on a GPU. Loading tells exactly; this spares hopeless nodes the copy.
     Nobody knows what an application makes of its files: nothing is asked for it.
     """
-    weights = (context for context in contexts if context.kind in ("hf", "gguf", "fake"))
+    weights = (context for context in contexts if context.kind not in ("folder", "file", "none"))
     return min((context.size_bytes // 2 // n_devices + BATCH_BYTES for context in weights), default=0)
 
 

@@ -1,5 +1,6 @@
 """Context records: what a model's files are, by content."""
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from fsctx.cache.hashing import describe
 from fsctx.coordinator.plan.model_files import NO_FILES, ModelFiles, find_files, find_model
 from fsctx.coordinator.plan.request import Progress
 from fsctx.errors import InputError
-from fsctx.protocol.manifest import Context, digest_of
+from fsctx.protocol.manifest import ADAPTER, Context, ModelFile, digest_of
 from fsctx.protocol.needs import BYTES_PER_PARAM
 
 CHUNK_BYTES = 32 << 20
@@ -31,9 +32,20 @@ class Model:
         return self.context.size_bytes / BYTES_PER_PARAM[self.context.kind]
 
 
-def find_models(refs: Iterable[str], *, fetch: Callable[[str], Path], progress: Progress) -> tuple[Model, ...]:
-    """Read the models' files, in the order given; the same files under two names are one model."""
-    return _read_models((find_model(ref, fetch=fetch) for ref in refs), progress)
+def find_models(
+    refs: Iterable[str], *, fetch: Callable[[str], Path], progress: Progress, base: str | None = None
+) -> tuple[Model, ...]:
+    """Read the models' files, in the order given; the same files under two names are one model.
+
+    `base`: the model that adapters among them are for.
+
+    Raises:
+        InputError: one can't be used, or there is a base and no adapter.
+    """
+    found = [find_model(ref, fetch=fetch, base=base) for ref in refs]
+    if base is not None and all(files.base is None for files in found):
+        raise InputError(f"--base {base} is the model that adapters are for, and no --model is the folder of one")
+    return _read_models(found, progress)
 
 
 def find_app_models(refs: Sequence[str], *, fetch: Callable[[str], Path], progress: Progress) -> tuple[Model, ...]:
@@ -42,9 +54,10 @@ def find_app_models(refs: Sequence[str], *, fetch: Callable[[str], Path], progre
 
 
 def _read_models(found: Iterable[ModelFiles], progress: Progress) -> tuple[Model, ...]:
+    read = functools.cache(functools.partial(_read, progress))
     contexts: dict[str, Context] = {}
     for files in found:
-        context = read_context_files(files, progress=progress)
+        context = _context(files, read)
         contexts.setdefault(context.digest, context)
     names = [context.name for context in contexts.values()]
     return tuple(
@@ -55,10 +68,31 @@ def _read_models(found: Iterable[ModelFiles], progress: Progress) -> tuple[Model
 
 def read_context_files(model: ModelFiles, *, progress: Progress) -> Context:
     """Read a model's files once and name them by their content."""
-    total = sum((model.origin / path).stat().st_size for path in model.paths)
-    chunk_bytes = chunk_bytes_for(total)
+    return _context(model, functools.partial(_read, progress))
+
+
+def _context(model: ModelFiles, read: Callable[[ModelFiles, int], tuple[ModelFile, ...]]) -> Context:
+    base = model.base or model
+    chunk_bytes = chunk_bytes_for(_size_bytes(base))
+    files = read(base, chunk_bytes)
+    if model.base is not None:
+        files += tuple(replace(file, path=f"{ADAPTER}/{file.path}") for file in read(model, chunk_bytes))
+    context = Context(
+        digest="",
+        kind=model.kind,
+        name=model.name,
+        origin=str(base.origin),
+        adapter=None if model.base is None else str(model.origin),
+        files=files,
+        chunk_bytes=chunk_bytes,
+    )
+    return replace(context, digest=digest_of(context))
+
+
+def _read(progress: Progress, model: ModelFiles, chunk_bytes: int) -> tuple[ModelFile, ...]:
+    total = _size_bytes(model)
     try:
-        files = describe(
+        return describe(
             model.origin,
             model.paths,
             chunk_bytes,
@@ -66,15 +100,10 @@ def read_context_files(model: ModelFiles, *, progress: Progress) -> Context:
         )
     except OSError as error:
         raise InputError(f"model file {error.filename} cannot be read ({error.strerror}): check it") from None
-    context = Context(
-        digest="",
-        kind=model.kind,
-        name=model.name,
-        origin=str(model.origin),
-        files=files,
-        chunk_bytes=chunk_bytes,
-    )
-    return replace(context, digest=digest_of(context))
+
+
+def _size_bytes(model: ModelFiles) -> int:
+    return sum((model.origin / path).stat().st_size for path in model.paths)
 
 
 def chunk_bytes_for(size_bytes: int) -> int:

@@ -89,7 +89,7 @@ def draft(request: PlanRequest, *, fetch: Callable[[str], Path], progress: Progr
     if app is None:
         for planned in templates:
             check_renders(planned.template, tuple(layout.extras), source=planned.text)
-        models = find_models(request.models, fetch=fetch, progress=progress)
+        models = find_models(request.models, fetch=fetch, progress=progress, base=request.base)
         if request.method == "score":
             _check_has_labels(templates)
             check_label_tokens(models, [t.template for t in templates])
@@ -114,6 +114,8 @@ def check_options(request: PlanRequest) -> None:
         raise InputError("no input was named: pass at least one file with claims")
     if not request.models and request.app is None:
         raise InputError("no model was named: pass --model, or an application (--app)")
+    if request.app is not None and request.base is not None:
+        raise InputError(f"--base {request.base}: an application loads what it is given itself: leave --base out")
     if request.app is not None and (request.templates or request.method != "score"):
         raise InputError("--app: an application makes its own prompts: leave --template and --method out")
     if request.budget is not None and request.sweep is None:

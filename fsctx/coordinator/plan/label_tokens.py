@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
+from fsctx.cache.origin import origin_of
 from fsctx.coordinator.plan.contexts import Model
 from fsctx.errors import InputError
+from fsctx.protocol.manifest import ADAPTER
 from fsctx.templates.model import Template
 
 _TOKENIZER = "tokenizer.json"
@@ -25,14 +26,19 @@ def check_label_tokens(models: Iterable[Model], templates: Iterable[Template]) -
 
 
 def _tokenizer(model: Model) -> Any:
-    """Return the tokenizer of a model folder; None where it has none, or the package `tokenizers` is not installed."""
-    if not any(file.path == _TOKENIZER for file in model.context.files):
+    """Return the tokenizer of a model folder; None where it has none, or the package `tokenizers` is not installed.
+
+    An adapter's own goes before its model's.
+    """
+    files = {file.path: file for file in model.context.files}
+    file = files.get(f"{ADAPTER}/{_TOKENIZER}") or files.get(_TOKENIZER)
+    if file is None:
         return None
     try:
         from tokenizers import Tokenizer
     except ImportError:
         return None
-    path = Path(model.context.origin) / _TOKENIZER
+    path = origin_of(model.context, file)
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # noqa: BLE001 - the package raises a bare Exception

@@ -6,7 +6,9 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from fsctx.coordinator.plan import adapter_files
 from fsctx.errors import InputError
 from fsctx.protocol.manifest import ContextKind
 
@@ -15,7 +17,8 @@ _GGUF_MAGIC = b"GGUF"
 _BELONGING = (".json", ".txt", ".model", ".safetensors", ".jinja", ".tiktoken")
 _TEMPLATES = "additional_chat_templates"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
-_ADAPTER = "adapter_config.json"
+_CONFIG = "config.json"
+_CLASSIFIER = "ForSequenceClassification"
 _INDEX = "model.safetensors.index.json"
 
 
@@ -27,12 +30,15 @@ class ModelFiles:
     name: str
     origin: Path
     paths: tuple[str, ...]
+    base: "ModelFiles | None" = None
+    """The model that these are an adapter for, of kind `lora`."""
 
 
-def find_model(ref: str, *, fetch: Callable[[str], Path]) -> ModelFiles:
+def find_model(ref: str, *, fetch: Callable[[str], Path], base: str | None = None) -> ModelFiles:
     """Find a model's files: a Hugging Face folder, a `.gguf` file, `fake`, or else a hub name.
 
-    `fetch` takes a hub name and returns the folder that it was loaded into.
+    `fetch` takes a hub name and returns the folder that it was loaded into. A folder with a LoRA adapter is the model
+    `base` with it, or the one that it names itself.
 
     Raises:
         InputError: nothing there, or not a model that an agent can load safely.
@@ -41,12 +47,12 @@ def find_model(ref: str, *, fetch: Callable[[str], Path]) -> ModelFiles:
         return ModelFiles(kind="fake", name=FAKE, origin=Path("/"), paths=())
     path = Path(ref).expanduser()
     if path.is_dir():
-        return _folder(path)
+        return _folder(path, fetch, base)
     if path.exists():
         return _gguf(path)
     if ref.startswith((".", "/", "~")) or ref.endswith(".gguf") or ref.count("/") > 1:
         raise InputError(f"model {ref} does not exist: pass a model folder, a .gguf file or a hub name")
-    return _folder(fetch(ref))
+    return _folder(fetch(ref), fetch, base)
 
 
 NO_FILES = ModelFiles(kind="none", name="none", origin=Path("/"), paths=())
@@ -85,20 +91,42 @@ def _gguf(path: Path) -> ModelFiles:
     return ModelFiles(kind="gguf", name=path.stem, origin=path.parent, paths=(path.name,))
 
 
-def _folder(folder: Path) -> ModelFiles:
+def _folder(folder: Path, fetch: Callable[[str], Path], base: str | None) -> ModelFiles:
+    folder = folder.absolute()
     with _readable(folder):
         paths = tuple(sorted(_belonging(folder)))
-    if _ADAPTER in paths:
-        raise InputError(
-            f"model folder {folder} holds a LoRA adapter ({_ADAPTER}), which no agent applies: merge it into its model"
-            " once with peft's merge_and_unload() and save_pretrained(NEW), copy its tokenizer's files there, pass NEW"
-        )
-    if "config.json" not in paths:
-        raise InputError(f"model folder {folder} has no config.json: pass the folder that holds it")
+    if adapter_files.CONFIG in paths:
+        return _adapted(folder, paths, fetch, base)
+    if _CONFIG not in paths:
+        raise InputError(f"model folder {folder} has no {_CONFIG}: pass the folder that holds it")
     if not any(path.endswith(".safetensors") for path in paths):
         raise InputError(_no_weights(folder))
     _check_index(folder, paths)
-    return ModelFiles(kind="hf", name=_folder_name(folder.absolute()), origin=folder.absolute(), paths=paths)
+    is_classifier = _CLASSIFIER in str(_json(folder / _CONFIG).get("architectures"))
+    kind: ContextKind = "classifier" if is_classifier else "hf"
+    return ModelFiles(kind=kind, name=_folder_name(folder), origin=folder, paths=paths)
+
+
+def _adapted(folder: Path, paths: tuple[str, ...], fetch: Callable[[str], Path], base: str | None) -> ModelFiles:
+    """Return a model together with the adapter in a folder."""
+    config = _json(folder / adapter_files.CONFIG)
+    adapter_files.check_adapter(folder, paths, config)
+    ref = base or adapter_files.base_of(config)
+    if not ref:
+        raise InputError(f"adapter {folder} does not say which model it is for: pass it with --base")
+    try:
+        model = find_model(ref, fetch=fetch)
+    except InputError as error:
+        raise InputError(f"adapter {folder} is for {ref} (--base REF says otherwise): {error}") from None
+    of_model = _json(model.origin / _CONFIG) if _CONFIG in model.paths else {}
+    adapter_files.check_base(folder, ref, kind=model.kind, config=of_model)
+    return ModelFiles(
+        kind="lora",
+        name=f"{model.name}+{_folder_name(folder)}",
+        origin=folder,
+        paths=paths,
+        base=model,
+    )
 
 
 def _belonging(folder: Path) -> Iterator[str]:
@@ -134,6 +162,18 @@ def _check_index(folder: Path, paths: tuple[str, ...]) -> None:
             f"model folder {folder} lacks {len(missing)} of its {len(parts)} weight files (first: {missing[0]}): "
             "fetch the model again"
         )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    with _readable(path):
+        data = path.read_bytes()
+    try:
+        config = json.loads(data)
+    except ValueError:
+        config = None
+    if not isinstance(config, dict):
+        raise InputError(f"{path} is not a model's configuration: fetch the model again")
+    return config
 
 
 @contextlib.contextmanager

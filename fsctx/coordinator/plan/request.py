@@ -18,6 +18,8 @@ class PlanRequest:
     """Files, folders and globs, in order."""
     run: Path
     models: tuple[str, ...]
+    base: str | None = None
+    """REF of the model that adapters among `models` are for; None: as each says itself."""
     templates: tuple[str, ...] = ()
     """Empty: `DEFAULT_TEMPLATE`, or with an application none."""
     method: Method = "score"

@@ -1,6 +1,7 @@
 """Model files to a model in memory: from a safetensors folder, or from a GGUF file. Never from the network."""
 
 import json
+import logging
 import warnings
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -13,14 +14,17 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceC
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from fsctx.agent.engines.base import UNSPLIT, Split
+from fsctx.agent.engines.hf.adapter import merge_adapter
 from fsctx.agent.engines.hf.errors import first_line
 from fsctx.agent.engines.hf.quantised import missing_library
 from fsctx.errors import Misconfigured, Unfit
+from fsctx.protocol.manifest import ADAPTER
 from fsctx.store.mounts import mount_of, mounts
 
 GGUF = ".gguf"
 _CONFIG = "config.json"
-_ADAPTER = "adapter_config.json"
+_ADAPTER_CONFIG = "adapter_config.json"
+_TOKENIZER_CONFIG = "tokenizer_config.json"
 _CLASSIFIER = "ForSequenceClassification"
 _NO_SCORES = ("ForMaskedLM", "ForPreTraining", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
 _BLOCK_BYTES = 16 << 20
@@ -47,7 +51,9 @@ def read_model(path: Path, *, device: torch.device, dtype: torch.dtype, split: S
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = _read_whole(where, device, dtype, extra) if split.n_ranks == 1 else _read_share(where, dtype, split)
-            tokenizer = AutoTokenizer.from_pretrained(where, local_files_only=True, trust_remote_code=False, **extra)
+            if (where / ADAPTER).is_dir():
+                model = merge_adapter(model, where / ADAPTER)
+            tokenizer = _read_tokenizer(where, extra)
         return Loaded(model=model.eval().requires_grad_(requires_grad=False), tokenizer=tokenizer)
     except (torch.OutOfMemoryError, MemoryError) as error:
         raise Unfit(
@@ -72,8 +78,9 @@ def check_split(path: Path, split: Split) -> None:
             f"{split} takes transformers 5.24 or newer, here is {transformers.__version__}: pip install -U transformers"
         )
     where, extra = _source(path)
-    if is_classifier(path):
-        raise Misconfigured(f"{path} is a classifier, which can't be split: do without {split}")
+    if is_classifier(path) or (path / ADAPTER).is_dir():
+        kind = "a classifier" if is_classifier(path) else "a model with a LoRA adapter"
+        raise Misconfigured(f"{path} is {kind}, which can't be split: do without {split}")
     if extra:
         raise Misconfigured(
             f"{path} can't be split as a .gguf file: convert it to a model folder, or do without {split}"
@@ -100,10 +107,11 @@ def is_classifier(path: Path) -> bool:
 
 
 def silence() -> None:
-    """Keep transformers' advice and progress bars off the agent's log."""
-    logging: Any = transformers.logging
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    """Keep libraries' advice and progress bars off the agent's log."""
+    own: Any = transformers.logging
+    own.set_verbosity_error()
+    own.disable_progress_bar()
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it advises at every product of matrices
 
 
 def _source(path: Path) -> tuple[Path, dict[str, str]]:
@@ -138,10 +146,9 @@ def _refuse(path: Path, config: dict[str, Any]) -> None:
     kind, architecture = config.get("model_type"), _architecture(config)
     if "auto_map" in config and kind not in transformers.CONFIG_MAPPING:
         raise Misconfigured(f"{path} needs code of its own to run, which fsctx does not execute: use another model")
-    if (path / _ADAPTER).exists():
+    if (path / _ADAPTER_CONFIG).exists():
         raise Misconfigured(
-            f"{path} holds a LoRA adapter ({_ADAPTER}), which fsctx does not apply: merge it into its model once with "
-            "peft's merge_and_unload(), save_pretrained(NEW), and plan with NEW"
+            f"{path} holds a model and a LoRA adapter ({_ADAPTER_CONFIG}): plan with the adapter in a folder of its own"
         )
     is_decoder = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not config.get("is_encoder_decoder")
     is_usable = architecture.endswith(_CLASSIFIER) or (is_decoder and not architecture.endswith(_NO_SCORES))
@@ -199,6 +206,13 @@ def _read_weights(where: Path, dtype: torch.dtype, extra: dict[str, str], **more
     if missing:
         raise Misconfigured(f"{where} lacks {len(missing)} weights, first {missing[0]}: copy the whole model folder")
     return model
+
+
+def _read_tokenizer(where: Path, extra: dict[str, str]) -> Any:
+    """Load a model's tokenizer; an adapter's own goes before it, as that may have another chat template."""
+    own = where / ADAPTER
+    folder = own if (own / _TOKENIZER_CONFIG).is_file() else where
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **extra)
 
 
 def _read_ahead(files: list[Path]) -> bool:

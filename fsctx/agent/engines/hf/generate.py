@@ -10,7 +10,7 @@ from fsctx.agent.engines.base import BoundTask, Encoded, Row
 from fsctx.agent.engines.hf.choice import Choices, choices_of
 from fsctx.agent.engines.hf.encode import encode_rows, refuse, sentinel_rows
 from fsctx.agent.engines.hf.errors import NOT_NUMBERS, first_line, guarded
-from fsctx.agent.engines.hf.resident import Resident, tolerance
+from fsctx.agent.engines.hf.resident import Resident
 from fsctx.agent.engines.hf.text import Ids, PromptTokens
 from fsctx.agent.engines.hf.write import Asked, Writer, checked_writer
 from fsctx.agent.engines.written import until_stop, verdict_of
@@ -113,7 +113,7 @@ class GenerateBound:
         """Return a writer that reads the constant prefix once, where it agrees with the plain one on this model."""
         if self._template.messages is not None:
             return self._plain  # chats of the rows' own have no prefix in common that is known beforehand
-        limit = tolerance(self._resident.dtype)
+        limit = self._resident.tolerance
         try:
             if not sentinels:
                 raise EngineError("the template's columns cannot be guessed")

@@ -12,7 +12,7 @@ from fsctx.agent.engines.base import BoundTask, Encoded, Row
 from fsctx.agent.engines.hf.encode import encode_rows, refuse, sentinel_rows
 from fsctx.agent.engines.hf.errors import NOT_NUMBERS, first_line, guarded
 from fsctx.agent.engines.hf.plain import score_plainly, score_sequences
-from fsctx.agent.engines.hf.resident import Resident, tolerance
+from fsctx.agent.engines.hf.resident import Resident
 from fsctx.agent.engines.hf.text import Ids, LabelTokens, Pair, PromptTokens, control_tokens, fault_of_labels
 from fsctx.agent.engines.hf.tree import Tree, common_length
 from fsctx.errors import EngineError, Misconfigured, OutOfMemory
@@ -157,7 +157,7 @@ def _checked_tree(resident: Resident, prefix: Ids, sentinels: Sequence[Pair], *,
     found = tree.score(rows)[[n for n, _ in chosen], [label for _, label in chosen]]
     expected = [score_sequences(resident, [(rows[n].context, rows[n].labels[label])]) for n, label in chosen]
     wrong = float((found - torch.cat(expected)).abs().max())
-    if not wrong <= tolerance(resident.dtype):
+    if not wrong <= resident.tolerance:
         raise EngineError(f"its scores differ by {wrong:.2g} nat from those of one sequence at a time")
     return tree
 
