@@ -1,19 +1,16 @@
 """The page in a real browser: it renders, says nothing on the console, and its filters work."""
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from browsing import CHROMIUM, browse
 from click.testing import CliRunner
 from fabricate import add_agent, fabricate, finish_unit, gold_of
 from histories import event, tell
 from html_tables import Tables
 
 from fsctx.cli.report import report
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 pytestmark = [
     pytest.mark.browser,
@@ -43,15 +40,6 @@ def page(tmp_path_factory):
     done = CliRunner().invoke(report, [str(run.root), "-o", str(place)], catch_exceptions=False)
     assert done.exit_code == 0
     return place
-
-
-def browse(place: Path, *options: str, fragment: str = "") -> tuple[str, list[str]]:
-    """Open a page; return its document after its scripts ran, and what the console said."""
-    common = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--virtual-time-budget=2000"]
-    profile = f"--user-data-dir={place.parent / 'profile'}"
-    command = [str(CHROMIUM), *common, profile, *(options or ("--dump-dom",)), f"{place.as_uri()}{fragment}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
 def probed(place: Path, script: str) -> Path:
