@@ -6,14 +6,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from browsing import CHROMIUM, browse
 from click.testing import CliRunner
 from fabricate import add_agent, fabricate, finish_unit, gold_of
 from histories import event, tell
 from html_tables import Tables
 
 from fsctx.cli.report import report
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 pytestmark = [
     pytest.mark.browser,
@@ -37,21 +36,14 @@ def page(tmp_path_factory):
     for agent, host in (("killed", "node-1"), ("other", "node-2")):
         add_agent(run, agent, host=host)
         tell(
-            run, agent, [event(0, "started"), event(9, "loaded", seconds=3), event(30, "inferred", seconds=20, rows=9)]
+            run,
+            agent,
+            [event(0, "started"), event(9, "loaded", seconds=3), event(95e3, "inferred", seconds=20, rows=9)],
         )
     place = folder / "page.html"
     done = CliRunner().invoke(report, [str(run.root), "-o", str(place)], catch_exceptions=False)
     assert done.exit_code == 0
     return place
-
-
-def browse(place: Path, *options: str, fragment: str = "") -> tuple[str, list[str]]:
-    """Open a page; return its document after its scripts ran, and what the console said."""
-    common = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--virtual-time-budget=2000"]
-    profile = f"--user-data-dir={place.parent / 'profile'}"
-    command = [str(CHROMIUM), *common, profile, *(options or ("--dump-dom",)), f"{place.as_uri()}{fragment}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
 def probed(place: Path, script: str) -> Path:
@@ -129,21 +121,40 @@ def test_markup_in_names_is_text_and_foreign_scripts_do_not_run(page, tmp_path):
     assert "Content Security Policy" in console[0]
 
 
-def test_a_phone_scrolls_tables_and_not_the_page(page, tmp_path):
-    tell_overflow = """
-      const {scrollWidth, clientWidth} = document.documentElement;
-      parent.postMessage(`${scrollWidth - clientWidth} of ${clientWidth} px too wide`, "*");
-    """
-    inner = probed(page, tell_overflow)
-    outer = tmp_path / "phone.html"
+def said_at(width: int, page: Path, script: str) -> str:
+    """Return what a script says of a page, as an expression, in a window of some width."""
+    inner = probed(page, f'parent.postMessage({script}, "*")')
+    outer = inner.with_name("outer.html")
     outer.write_text(
-        f'<iframe src="{inner.as_uri()}" width="390" height="800" frameborder="0"></iframe>'
+        f'<iframe src="{inner.as_uri()}" width="{width}" height="800" frameborder="0"></iframe>'
         "<script>onmessage = (event) => { document.title = event.data; }</script>"
     )
-    document, _ = browse(outer)
-    assert re.search(r"<title>0 of 3\d\d px too wide</title>", document)
+    return re.findall("<title>(.*)</title>", browse(outer)[0])[0]
+
+
+def test_a_phone_scrolls_tables_and_not_the_page(page):
+    root = "document.documentElement"
+    assert said_at(390, page, f"{root}.scrollWidth - {root}.clientWidth + ' px too wide'") == "0 px too wide"
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_times_along_an_axis_stand_apart(page, width):
+    touching = """(() => {
+      const axes = [...document.querySelectorAll(".x, .ends")].map((axis) => [...axis.children]);
+      const ends = (label) => label.getBoundingClientRect();
+      const touch = (axis) => axis.slice(1).some((label, i) => ends(label).left - ends(axis[i]).right < 4);
+      return `${axes.filter(touch).length} of ${axes.length}`;
+    })()"""
+    assert said_at(width, page, touching) == "0 of 5"
 
 
 def test_it_prints(page, tmp_path):
     browse(page, f"--print-to-pdf={tmp_path / 'page.pdf'}")
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.skipif(shutil.which("pdftotext") is None, reason="reads the paper with pdftotext (poppler-utils)")
+def test_what_is_folded_away_on_the_screen_is_printed(page, tmp_path):
+    browse(page, f"--print-to-pdf={tmp_path / 'page.pdf'}")
+    printed = subprocess.run(["pdftotext", tmp_path / "page.pdf", "-"], capture_output=True, text=True, check=True)
+    assert "Labels of each task" in printed.stdout

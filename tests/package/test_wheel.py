@@ -59,7 +59,8 @@ def test_the_wheel_works_in_a_fresh_environment_without_torch(wheel: Path, tmp_p
     venv.create(tmp_path / "venv", with_pip=True)
     call(tmp_path / "venv/bin/python", "-m", "pip", "install", "-q", wheel, cwd=tmp_path)
     fsctx = tmp_path / "venv/bin/fsctx"
-    assert json.loads(call(fsctx, "version", "--json", cwd=tmp_path))["engines"] == {"fake": True, "hf": False}
+    engines = json.loads(call(fsctx, "version", "--json", cwd=tmp_path))["engines"]
+    assert [name for name, is_installed in engines.items() if is_installed] == ["fake"]
     (tmp_path / "claims.txt").write_text("One claim.\nAnother one.\n")
     call(fsctx, "plan", "claims.txt", "--run", "run", "--model", "fake", cwd=tmp_path)
     call(fsctx, "agent", "run", cwd=tmp_path)

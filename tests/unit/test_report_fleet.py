@@ -8,8 +8,9 @@ import pytest
 from fabricate import add_agent, fabricate
 from histories import MIDNIGHT, event, tell
 
+from fsctx.coordinator.collect.calibration import Bin, Calibration
 from fsctx.coordinator.progress import AgentView
-from fsctx.coordinator.report.drawing import WIDTH, steps, timeline
+from fsctx.coordinator.report.drawing import WIDTH, reliability, steps, timeline
 from fsctx.coordinator.report.fleet import Member, fleet_of
 from fsctx.coordinator.report.lives import Kind, Span, life_of
 from fsctx.protocol import names
@@ -173,3 +174,13 @@ def test_a_timeline_shows_in_each_column_what_took_most_of_it():
     member = Member(view=view("a"), origin_s=0.0, spans=tuple(spans), is_silent=False)
     assert timeline(replace(member, origin_s=50.0), 200.0) == {Kind.LOAD: "M100 5h100", Kind.INFER: "M200 5h100"}
     assert timeline(member, 100.0) == {Kind.LOAD: "M0 5h200", Kind.INFER: "M200 5h200"}
+
+
+def test_a_bin_of_few_rows_is_a_small_point_of_the_reliability_curve():
+    bins = (
+        Bin(low=0.4, high=0.5, rows=1, confidence=0.42, accuracy=1.0),
+        Bin(low=0.9, high=1.0, rows=900, confidence=0.9, accuracy=0.5),
+    )
+    path, points = reliability(Calibration(rows=901, ece=0.4, confidence=0.9, accuracy=0.5, bins=bins))
+    assert path == "M42 0L90 50"
+    assert points == [(42, 0, 1.1), (90, 50, 4)]

@@ -59,9 +59,9 @@ def ask(python: Path) -> Interpreter:
     try:
         done = subprocess.run([python, "-I", "-c", _ASK], capture_output=True, text=True, check=False)
     except OSError as error:
-        raise InputError(f"--python {python} does not run ({error.strerror}): pass an interpreter") from None
+        raise InputError(f"--python {python} does not run ({error.strerror}): pass the path of a Python") from None
     try:
         return msgspec.convert(json.loads(done.stdout), Interpreter)
     except ValueError:  # msgspec's and json's errors alike
         said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise InputError(f"--python {python} is no Python 3.8 or newer ({said}): pass an interpreter") from None
+        raise InputError(f"--python {python} is no Python 3.8 or newer ({said}): pass the path of one") from None

@@ -141,7 +141,10 @@ def _check_sweep(
     """Refuse a sweep that could decide nothing."""
     for planned in templates:
         if not planned.template.labels:
-            raise InputError(f"--sweep halving: {planned.template.name!r} has no labels to be right or wrong about")
+            raise InputError(
+                f"--sweep halving: template {planned.template.name!r} has no labels to be right or wrong about: "
+                "leave it out, or --sweep"
+            )
     if layout.label is None:
         raise InputError(
             f"--sweep halving needs gold labels to tell tasks apart, and {inputs[0].reader.source} has no column of "

@@ -1,5 +1,6 @@
 """Figures as the coordinates of SVG paths; words and numbers around them are HTML, which a phone can wrap. Pure."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -50,10 +51,13 @@ def timeline(member: Member, length_s: float) -> dict[Kind, str]:
     return _dashes([max(found, key=found.__getitem__) if found else None for found in columns])
 
 
-def reliability(calibration: Calibration) -> tuple[str, list[tuple[float, float]]]:
-    """Draw accuracy over confidence in a square of `HEIGHT`: the line, and its points."""
-    points = [(round(b.confidence * HEIGHT, 1), round((1 - b.accuracy) * HEIGHT, 1)) for b in calibration.bins]
-    return "M" + "L".join(f"{x:g} {y:g}" for x, y in points), points
+def reliability(calibration: Calibration) -> tuple[str, list[tuple[float, float, float]]]:
+    """Draw accuracy over confidence in a square of `HEIGHT`: the line, and its points, larger where more rows are."""
+    most = max(b.rows for b in calibration.bins)
+    sizes = [round(1 + 3 * math.sqrt(b.rows / most), 1) for b in calibration.bins]
+    places = [(round(b.confidence * HEIGHT, 1), round((1 - b.accuracy) * HEIGHT, 1)) for b in calibration.bins]
+    points = [(x, y, size) for (x, y), size in zip(places, sizes, strict=True)]
+    return "M" + "L".join(f"{x:g} {y:g}" for x, y in places), points
 
 
 def _dashes(kinds: Sequence[Kind | None]) -> dict[Kind, str]:

@@ -54,7 +54,7 @@ class PromptTokens:
             return _chat(self._tokenizer, prompt, joins_system=self._joins_system)
         except TemplateError as error:
             raise Misconfigured(
-                f"the model's chat template refuses the template's chat ({first_line(error)})"
+                f"the model's chat template refuses the template's chat ({first_line(error)}): use one of raw text"
             ) from None
 
     def ids(self, texts: Sequence[str], *, is_whole: bool = True) -> list[Ids]:
@@ -69,7 +69,10 @@ class PromptTokens:
         highest = max((max(ids, default=0) for ids in found), default=0)
         if highest >= self._vocabulary:
             token = self._tokenizer.convert_ids_to_tokens(highest)
-            raise Misconfigured(f"the tokenizer makes {token!r}, token {highest}, and the model has {self._vocabulary}")
+            raise Misconfigured(
+                f"the tokenizer makes {token!r}, token {highest}, and the model has {self._vocabulary}: "
+                "put the tokenizer's files that belong to the model into its folder"
+            )
         fronts = [self._front_of(text) if is_whole else () for text in texts]
         return [(*front, *ids) for front, ids in zip(fronts, found, strict=True)]
 
