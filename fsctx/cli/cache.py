@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from fsctx.cli.numbers import Number
 from fsctx.errors import Damaged
 
 _SECONDS_PER_DAY = 86_400.0
@@ -69,7 +70,7 @@ def verify(folder: Path | None, *, as_json: bool) -> None:
 
 @cache.command("prune")
 @click.argument("digests", nargs=-1)
-@click.option("--days", type=click.FloatRange(min=0), help="Remove what was not used for so many days.")
+@click.option("--days", type=Number(min=0), help="Remove what was not used for so many days.")
 @click.option("--all", "is_all", is_flag=True, help="Remove everything.")
 @_folder
 @_json

@@ -109,9 +109,10 @@ def _print_text(seen: "Status", *, root: str) -> None:
     import sys
 
     from fsctx.coordinator import status_text
+    from fsctx.coordinator.logs.entries import printable
 
     for line in status_text.summary(seen, root=root):
-        click.echo(line)
+        click.echo(printable(line))
     rows = status_text.agent_rows(seen)
     if sys.stdout.isatty() and rows:
         _print_table(rows)
@@ -119,7 +120,7 @@ def _print_text(seen: "Status", *, root: str) -> None:
         for line in status_text.plain_table(rows):
             click.echo(line)
     for line in status_text.others(seen):
-        click.echo(line)
+        click.echo(printable(line))
 
 
 def _print_table(rows: list[tuple[str, ...]]) -> None:

@@ -123,6 +123,7 @@ def _text(head: bytes) -> str:
 
 
 def _head_rows(source: Source, head: str, *, is_quoted: bool) -> list[list[str]]:
+    csv.field_size_limit(_BLOCK_BYTES)  # of the whole process, which reads no other tables by this module
     rows = csv.reader(
         io.StringIO(head, newline=""),
         delimiter=_DELIMITERS[source.format],
