@@ -54,6 +54,10 @@ def _watch(run: Path, looks: "Iterator[Status]") -> None:
     from fsctx.store import PosixStore
 
     console, pace, store = Console(), Pace(), PosixStore(run)
+    if console.is_dumb_terminal:  # it can't go back to draw again
+        for seen in looks:
+            _print_text(seen, root=str(run))
+        return
     first = next(looks)
     picture = Picture(status=first, left=None, rows_per_s=None)
     with Live(

@@ -100,3 +100,11 @@ def test_numbers_that_no_clock_knows_are_refused(words: str) -> None:
 def test_a_name_that_is_too_long_is_the_callers_to_mend() -> None:
     done = shell('fsctx plan "$1" --run x --model fake', "x" * 5_000)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_an_engine_of_models_is_refused_where_the_run_has_the_fake_one(tmp_path: Path) -> None:
+    (tmp_path / "claims.txt").write_text("a claim\n")
+    for command in ('plan "$1/claims.txt" --run "$1/run" --model fake', 'agent "$1/run" --engine hf'):
+        done = shell(f"fsctx {command}", tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "was planned with the fake model" in done.stderr
