@@ -33,6 +33,7 @@ MAX_NAMES = 4_096
 """Each template and each model is a file in a folder of its kind (law 8)."""
 
 MAX_UNIT_ROWS = 1_000_000_000
+"""More is no number that Parquet's writer takes, in the end."""
 
 MAX_TTL_S = 1e9
 """Clocks and sleeps do not take much more, and JSON has no infinity."""

@@ -123,7 +123,7 @@ def _text(head: bytes) -> str:
 
 
 def _head_rows(source: Source, head: str, *, is_quoted: bool) -> list[list[str]]:
-    csv.field_size_limit(_BLOCK_BYTES)  # of the whole process, which reads no other tables by this module
+    usual = csv.field_size_limit(_BLOCK_BYTES)
     rows = csv.reader(
         io.StringIO(head, newline=""),
         delimiter=_DELIMITERS[source.format],
@@ -135,6 +135,8 @@ def _head_rows(source: Source, head: str, *, is_quoted: bool) -> list[list[str]]
         raise InputError(
             f"{source}: the first rows cannot be read ({error}): if a quote is never closed, pass --quoting off"
         ) from None
+    finally:
+        csv.field_size_limit(usual)  # it is the whole process's
 
 
 def _check_delimiter(source: Source, names: Sequence[str]) -> None:
