@@ -7,6 +7,7 @@
     ├── StoreError          the filesystem refused; try again            exit 1
     │   ├── Missing         that name is not there
     │   ├── NoSpace         free some space, then try again              exit 2
+    │   ├── Forbidden       mend owner or mode, or ask who can           exit 2
     │   └── WrongBytes      a source gave other bytes than recorded: take another
     ├── EngineError         the engine failed on a batch                 recorded on the rows
     │   └── OutOfMemory     use a smaller batch
@@ -51,6 +52,12 @@ class Missing(StoreError):
 
 class NoSpace(StoreError):
     """Disk or quota is full; only the user can mend that."""
+
+    exit_code = 2
+
+
+class Forbidden(StoreError):
+    """Owner, mode or mount do not allow it; only the user can mend that."""
 
     exit_code = 2
 

@@ -40,8 +40,11 @@ class Ahead:
     clock: Callable[[], float]
     wake: Event
     """Ends a wait for work; cleared by it."""
+    say: Callable[[str], None]
     n_damaged: int = 0
     """Units given up because their claims cannot be read."""
+    _told: str = ""
+    """What a person was told last."""
 
     def next_visit(self, wanted: int) -> Visit | Leave:
         """Take up to `wanted` units, waiting for them if need be, or tell why to leave."""
@@ -77,7 +80,7 @@ class Ahead:
             try:
                 step = self.scout.step(self.clock(), wanted)
             except StoreError as error:
-                self.events.add("store_error", error=str(error))
+                self._complain(error)
                 if isinstance(error, Missing):
                     check_still_there(self.scout.store)
                 step = Wait(STORE_RETRY_S)
@@ -108,7 +111,7 @@ class Ahead:
             self.saver.give_up(lease_id, str(error))
             return None
         except StoreError as error:
-            self.events.add("store_error", unit=lease_id.unit, error=str(error))
+            self._complain(error, unit=lease_id.unit)
             self.heartbeat.release(lease_id)
             self.wake.wait(STORE_RETRY_S)
             self.wake.clear()
@@ -120,3 +123,10 @@ class Ahead:
         if work.n_adopted:
             self.heartbeat.count(rows_adopted=work.n_adopted)
         return work
+
+    def _complain(self, error: StoreError, **fields: int) -> None:
+        """Note that the agent waits for the filesystem, and tell a person so, once for each reason."""
+        self.events.add("store_error", **fields, error=str(error))
+        if str(error) != self._told:
+            self._told = str(error)
+            self.say(f"waiting, as the filesystem refuses: {error}")

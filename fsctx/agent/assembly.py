@@ -163,6 +163,7 @@ def _ahead(parts: Parts, residency: Residency, saver: Saver, limits: Limits) -> 
         columns=functools.cache(parts.run.columns),  # it parses the template
         clock=parts.world.clock,
         wake=parts.leaving.wake,
+        say=parts.say,
     )
 
 

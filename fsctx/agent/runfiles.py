@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from fsctx.errors import InputError, Missing
 from fsctx.protocol import names
 from fsctx.protocol.manifest import Context, Manifest, read_context, read_manifest
+from fsctx.protocol.templates import read_template
 from fsctx.store import Store
-from fsctx.templates.load import parse_template, used_columns
+from fsctx.templates.load import used_columns
 from fsctx.templates.model import Template
 
 
@@ -41,19 +42,13 @@ def read_run(store: Store) -> RunFiles:
 
     Raises:
         InputError: not a run, or a newer one.
-        Damaged: a record or template cannot be read.
+        Damaged: a record or template is gone or cannot be read.
     """
     manifest = read_manifest(store)
     contexts = {task.context: read_context(store, task.context) for task in manifest.tasks}
-    templates = {task.template: _read_template(store, manifest, task.template) for task in manifest.tasks}
+    app, planned = manifest.app, dict.fromkeys(task.template for task in manifest.tasks)
+    templates = {name: app.template if app else read_template(store, name) for name in planned}
     return RunFiles(store=store, manifest=manifest, contexts=contexts, templates=templates)
-
-
-def _read_template(store: Store, manifest: Manifest, template: str) -> Template:
-    if manifest.app is not None:
-        return manifest.app.template
-    name = names.template(template)
-    return parse_template(store.read(name).decode(), where=f"{store.root}/{name}")
 
 
 def check_still_there(store: Store) -> None:

@@ -30,7 +30,7 @@ def parse_size(text: str) -> int:
     Raises:
         InputError: it is none.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?", text.strip().lower())
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d+)?)\s*([kmgt]?i?)b?", text.strip().lower())
     if found is None or found[2] not in _UNITS:
         raise InputError(f"the size {text!r} is none: write it as 20GB or 20GiB")
     return int(float(found[1]) * _UNITS[found[2]])

@@ -1,5 +1,6 @@
 """The command line. Each command's module is imported when the command is called, so `fsctx --help` is quick."""
 
+import errno
 import importlib
 import os
 import sys
@@ -31,6 +32,13 @@ COMMANDS: Mapping[str, str] = {
     "completion": "Print what makes a shell complete commands.",
     "version": "Show versions, and which engines are installed.",
 }
+
+
+_MENDABLE = {
+    *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP),
+    *(errno.EACCES, errno.EPERM, errno.EROFS),
+}
+"""What the system says of a path that was passed wrongly."""
 
 
 class _Lazy(click.Group):
@@ -72,7 +80,9 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except FsctxError as error:
-        print(f"fsctx: {error}", file=sys.stderr)  # noqa: T201 - the one place that reports errors
+        from fsctx.coordinator.logs.entries import printable
+
+        print(f"fsctx: {printable(str(error))}", file=sys.stderr)  # noqa: T201 - the one place that reports errors
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         print("fsctx: interrupted", file=sys.stderr)  # noqa: T201
@@ -83,8 +93,14 @@ def main() -> None:
         print(f"fsctx: {error.object!a} cannot be written in this locale: set LC_ALL=C.UTF-8", file=sys.stderr)  # noqa: T201
         sys.exit(2)
     except OSError as error:
-        print(f"fsctx: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)  # noqa: T201
-        sys.exit(1)
+        print(f"fsctx: {_place(error)}: {error.strerror or error}", file=sys.stderr)  # noqa: T201
+        sys.exit(2 if error.errno in _MENDABLE else 1)
+
+
+def _place(error: OSError) -> str:
+    """Return what the system refused: a path as it was passed, else the current folder, else our output."""
+    no_folder = "the current folder, which is gone" if error.errno == errno.ENOENT else "output"
+    return str(error.filename or no_folder)
 
 
 def _open_closed_streams() -> None:

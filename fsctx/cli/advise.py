@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from fsctx.cli.numbers import Number
+
 
 @click.command()
 @click.option("--model", "ref", required=True, help="Model folder, config.json, .gguf file or hub name.")
@@ -17,7 +19,7 @@ import click
     show_default=True,
     help="What to make the best of.",
 )
-@click.option("--sla-ms", type=click.FloatRange(min=0), help="A batch may take so many milliseconds at most.")
+@click.option("--sla-ms", type=Number(min=0), help="A batch may take so many milliseconds at most.")
 @click.option("--prefix-tokens", type=click.IntRange(min=0), default=150, show_default=True, help="Constant tokens.")
 @click.option(
     "--claim-tokens",

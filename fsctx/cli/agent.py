@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsctx.errors import FsctxError, InputError, Misconfigured
+from fsctx.cli.numbers import Number
+from fsctx.errors import Forbidden, FsctxError, InputError, Misconfigured, Unfit
 
 if TYPE_CHECKING:
     from fsctx.agent.options import AgentOptions
@@ -21,6 +22,7 @@ def _codes_for_jobs() -> Iterator[None]:
     """Within a batch job, let what the user must mend end with 78.
 
     A batch system needs to tell what to start again from what to leave alone, and shells and interpreters use 2, too.
+    What is forbidden here may be allowed on another node: it ends with 75.
     """
     try:
         yield
@@ -30,7 +32,7 @@ def _codes_for_jobs() -> Iterator[None]:
         if error.exit_code != InputError.exit_code or batch_job(os.environ) is None:
             raise
         said = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        raise Misconfigured(said) from None
+        raise (Unfit if isinstance(error, Forbidden) else Misconfigured)(said) from None
 
 
 class _AgentCommand(click.Command):
@@ -83,28 +85,26 @@ class _AgentCommand(click.Command):
 @click.option(
     "--cache-quota", default=None, help="The most that the cache may hold, such as 50GB; else $FSCTX_CACHE_QUOTA."
 )
-@click.option("--idle-exit", type=click.FloatRange(min=0), default=None, help="Leave after so many idle seconds.")
+@click.option("--idle-exit", type=Number(min=0), default=None, help="Leave after so many idle seconds.")
 @click.option("--max-units", type=click.IntRange(min=1), default=None, help="Leave after so many units.")
-@click.option("--walltime", type=click.FloatRange(min=0), default=None, help="Seconds until this job is ended.")
-@click.option(
-    "--save-every", type=click.FloatRange(min=0.1), default=None, help="Save a long unit's rows every so many seconds."
-)
+@click.option("--walltime", type=Number(min=0), default=None, help="Seconds until this job is ended.")
+@click.option("--save-every", type=Number(min=0.1), default=None, help="Save a long unit's rows every so many seconds.")
 @click.option(
     "--stall",
-    type=click.FloatRange(min=1),
+    type=Number(min=1),
     default=1800.0,
     show_default=True,
     help="Take units over from an agent that lives but got nothing done for so many seconds.",
 )
 @click.option(
     "--fs-ops-per-s",
-    type=click.FloatRange(min=1),
+    type=Number(min=1),
     default=None,
     help="Make at most so many calls a second to the shared filesystem, by waiting.",
 )
 @click.option(
     "--race",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=3.0,
     show_default=True,
     help="With nothing else to do, race an agent that keeps a unit so many times longer than it takes here, or longer "
@@ -119,13 +119,13 @@ class _AgentCommand(click.Command):
 )
 @click.option(
     "--peer-wait",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=None,
     help="Let peers delay a fetch by at most so many seconds; by default 30, and one for every 20 MB.",
 )
 @click.option(
     "--failure-delay",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=None,
     help="Keep a host that is no good so many seconds before leaving it; in a batch job a minute and more.",
 )

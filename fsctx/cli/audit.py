@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fsctx.cli.numbers import Number
+
 if TYPE_CHECKING:
     from fsctx.agent.audit import Audit
 
@@ -36,7 +38,7 @@ class Replay(click.ParamType[tuple[float | None, int]]):
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed draws other rows.")
 @click.option(
     "--tolerance",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=0.25,
     show_default=True,
     metavar="NAT",

@@ -6,9 +6,12 @@ from typing import Any
 
 import click
 
+from fsctx.cli.numbers import Number
 from fsctx.errors import Damaged
 
 _SECONDS_PER_DAY = 86_400.0
+_SHORTEST = 6
+"""So many characters of a digest name it."""
 
 _folder = click.option(
     "--cache",
@@ -69,18 +72,20 @@ def verify(folder: Path | None, *, as_json: bool) -> None:
 
 @cache.command("prune")
 @click.argument("digests", nargs=-1)
-@click.option("--days", type=click.FloatRange(min=0), help="Remove what was not used for so many days.")
+@click.option("--days", type=Number(min=0), help="Remove what was not used for so many days.")
 @click.option("--all", "is_all", is_flag=True, help="Remove everything.")
 @_folder
 @_json
 def prune(digests: tuple[str, ...], days: float | None, folder: Path | None, *, is_all: bool, as_json: bool) -> None:
-    """Remove entries: the DIGESTS given, those unused for some --days, or --all; and what is half fetched in any case.
+    """Remove entries: those whose digests begin like DIGESTS, those unused for some --days, or --all.
+
+    What is half fetched goes in any case.
 
     What an agent uses right now stays.
     """
     node = _open(folder)
     if digests or days is not None or is_all:
-        chosen = frozenset(digests) if digests else None
+        chosen = _begin_with(digests, node) if digests else None
         gone = node.prune(unused_s=(days or 0.0) * _SECONDS_PER_DAY, digests=chosen)
     else:
         gone = node.prune(digests=frozenset())
@@ -90,6 +95,13 @@ def prune(digests: tuple[str, ...], days: float | None, folder: Path | None, *, 
     else:
         in_use = sum(entry.is_pinned for entry in node.entries())
         click.echo(f"{node.root}: removed {len(gone)} entries, {_gigabytes(entries)}; {in_use} in use")
+
+
+def _begin_with(given: tuple[str, ...], node: Any) -> frozenset[str]:
+    """Return the digests that begin like those given: a list shows no more than their beginnings."""
+    long = tuple(digest for digest in given if len(digest) >= _SHORTEST)
+    known = (entry.digest for entry in node.entries())
+    return frozenset(digest for digest in known if digest in given or digest.startswith(long))
 
 
 def _open(folder: Path | None) -> Any:

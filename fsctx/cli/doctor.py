@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fsctx.cli.numbers import Number
 from fsctx.errors import Damaged, InputError, NotComplete
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _PILOTS_WAIT_S = 3600.0
 @click.option(
     "--wait",
     "wait_s",
-    type=click.FloatRange(min=1),
+    type=Number(min=1),
     metavar="S",
     help="Wait so long for a second host's doctor, and look together with it. With --peer: for the first one.",
 )

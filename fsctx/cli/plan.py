@@ -78,10 +78,11 @@ def plan(*, run: Path, is_json: bool, **options: Any) -> None:
     .zst): files, folders, globs. The same command again after an interruption completes the plan.
     """
     from fsctx.coordinator import plan as planning
+    from fsctx.coordinator.logs.entries import printable
 
     with progress_bars(is_shown=not is_json) as progress:
         report = planning.plan(_request(run, **options), progress=progress)
-    click.echo(_as_json(report) if is_json else "\n".join(_as_text(report)))
+    click.echo(_as_json(report) if is_json else "\n".join(map(printable, _as_text(report))))
 
 
 def _request(

@@ -54,6 +54,10 @@ def _watch(run: Path, looks: "Iterator[Status]") -> None:
     from fsctx.store import PosixStore
 
     console, pace, store = Console(), Pace(), PosixStore(run)
+    if console.is_dumb_terminal:  # it can't go back to draw again
+        for seen in looks:
+            _print_text(seen, root=str(run))
+        return
     first = next(looks)
     picture = Picture(status=first, left=None, rows_per_s=None)
     with Live(
@@ -109,9 +113,10 @@ def _print_text(seen: "Status", *, root: str) -> None:
     import sys
 
     from fsctx.coordinator import status_text
+    from fsctx.coordinator.logs.entries import printable
 
     for line in status_text.summary(seen, root=root):
-        click.echo(line)
+        click.echo(printable(line))
     rows = status_text.agent_rows(seen)
     if sys.stdout.isatty() and rows:
         _print_table(rows)
@@ -119,7 +124,7 @@ def _print_text(seen: "Status", *, root: str) -> None:
         for line in status_text.plain_table(rows):
             click.echo(line)
     for line in status_text.others(seen):
-        click.echo(line)
+        click.echo(printable(line))
 
 
 def _print_table(rows: list[tuple[str, ...]]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fsctx.cli.agent import device_of
+from fsctx.cli.numbers import Number
 
 if TYPE_CHECKING:
     from fsctx.coordinator.submit.base import BatchSystem
@@ -34,7 +35,7 @@ class _Call:
 @click.option("--batch", required=True, metavar="SYSTEM", help="htcondor, slurm, gridengine or local.")
 @click.option("-n", "n", type=int, default=None, help="How many pilots to start.")
 @click.option("--keep", type=click.IntRange(min=1), default=None, help="Start as many as are missing to so many.")
-@click.option("--every", type=click.FloatRange(min=1), default=None, help="With --keep: again every so many seconds.")
+@click.option("--every", type=Number(min=1), default=None, help="With --keep: again every so many seconds.")
 @click.option(
     "--env",
     "environment",

@@ -43,6 +43,8 @@ class Results:
                 table = self._compacted(unit, own)
                 if table is None:
                     raise Damaged(f"{where} is published but not there: {_remedy(unit)}") from None
+            except Damaged as error:
+                raise Damaged(f"{error}: {_remedy(unit)}") from None
         return None if table is None else in_row_order(table, self.manifest.geometry.place(unit), where=where)
 
     def _compacted(self, unit: int, labels: tuple[str, ...]) -> pa.Table | None:

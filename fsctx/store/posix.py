@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Literal, TypeVar
 
-from fsctx.errors import Damaged, Missing, NoSpace, StoreError
+from fsctx.errors import Damaged, Forbidden, Missing, NoSpace, StoreError
 from fsctx.store.base import TEMPORARY
 from fsctx.store.system import System
 
@@ -19,6 +19,7 @@ _LOOK_AGAIN = {errno.ESTALE}
 """NFS: the file was replaced on the server; the same path again finds the new one."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 _ABSENT = {errno.ENOENT, errno.ENOTDIR}
 _NO_SYMLINK = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS}
 """readlink(2) of what is no symlink: a run that publishes by records, or a filesystem that has no symlinks."""
@@ -80,7 +81,7 @@ class PosixStore:
         except FileExistsError:  # a lost reply may have created it: then it is empty, and nobody's
             return self._content(name) == content
         except OSError as error:
-            return self._holds(name, content, _mapped(name, error))
+            return self._holds(name, content, _mapped(self._path(name), error))
         return True
 
     def _holds(self, name: str, content: bytes, error: StoreError) -> bool:
@@ -207,7 +208,7 @@ class PosixStore:
         try:
             return call(self._path(name))
         except OSError as error:
-            raise _mapped(name, error) from None
+            raise _mapped(self._path(name), error) from None
 
     def _repeatable(self, name: str, call: Callable[[str], Result]) -> Result:
         """Make a call that may be repeated; a stale handle is looked up again."""
@@ -216,7 +217,7 @@ class PosixStore:
                 return call(self._path(name))
             except OSError as error:
                 if error.errno not in _LOOK_AGAIN:
-                    raise _mapped(name, error) from None
+                    raise _mapped(self._path(name), error) from None
         return self._once(name, call)
 
 
@@ -240,4 +241,6 @@ def _mapped(name: str, error: OSError) -> StoreError:
         return Missing(seen)
     if error.errno in _FULL:
         return NoSpace(f"{seen}: free some space (or raise the quota), then run the same command again")
+    if error.errno in _FORBIDDEN:
+        return Forbidden(f"{seen}: check whose it is, its mode and its mount, then run the same command again")
     return StoreError(seen)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fsctx.errors import Damaged, Missing, NoSpace, StoreError
+from fsctx.errors import Damaged, Forbidden, Missing, NoSpace, StoreError
 from fsctx.store import PosixStore, PublishForm, Store
 from fsctx.store.base import TEMPORARY
 from fsctx.store.counting import CountingSystem, Meter
@@ -220,6 +220,13 @@ def test_a_full_disk_is_told_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(NoSpace, match="free some space"):
         failing(tmp_path, "rename", errno.ENOSPC, after=False).replace("a", b"x")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_what_is_not_allowed_is_for_the_user_to_mend_and_named_with_its_whole_path(tmp_path: Path, number: int) -> None:
+    with pytest.raises(Forbidden, match=f"{tmp_path}/run.json: {os.strerror(number)}: check whose it is") as error:
+        failing(tmp_path, "read", number, after=False).read("run.json")
+    assert error.value.exit_code == 2
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EEXIST, errno.ESTALE])

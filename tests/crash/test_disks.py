@@ -23,6 +23,7 @@ from crash.fleet import (
 from e2e.running import n_published
 
 from fsctx.errors import NoSpace
+from fsctx.protocol import names
 from fsctx.protocol.agents import AgentState
 
 SLOW = "fake:rows_per_s=40,batch_tokens=8"
@@ -100,6 +101,19 @@ def test_an_agent_waits_while_the_filesystem_is_read_only(bound_folder: Path) ->
         code, said = end_of(waiting)
     assert code == 0, said
     assert "Read-only file system" in complaint
+    assert_done_once(run)
+
+
+def test_an_agent_says_what_it_waits_for_where_a_part_of_the_run_is_missing(tmp_path: Path) -> None:
+    run = quick_run(tmp_path / "run")
+    (run.root / names.UNITS).rename(tmp_path / "elsewhere")
+    with watched(agent(run)) as waiting:
+        assert waiting.stderr is not None
+        told = waiting.stderr.readline()
+        (tmp_path / "elsewhere").rename(run.root / names.UNITS)
+        code, said = end_of(waiting)
+    assert code == 0, said
+    assert told.startswith(f"waiting, as the filesystem refuses: {run.root}/{names.shard(0)}: No such file")
     assert_done_once(run)
 
 

@@ -235,6 +235,8 @@ def test_labels_scores_and_declared_columns_reach_the_verdict(tmp_path: Path) ->
         ("{'vector': 1.0}", "'vector' is float"),
         ("{'scores': {'A': -1}}", "'scores' must be a dict with one number for each of LABELS"),
         ("{'scores': {'A': -1, 'B': 'x'}}", "'scores' must be a dict"),
+        ("{'scores': {'A': -1, 'B': 10**400}}", "'scores' must be a dict"),
+        ("{'text': 'caf\\udce9'}", "'text' holds half a character"),
     ],
 )
 def test_a_wrong_answer_costs_its_row_alone_and_says_why(tmp_path: Path, answer: str, said: str) -> None:
@@ -275,6 +277,12 @@ def test_a_row_over_which_the_function_raises_costs_itself(tmp_path: Path) -> No
     found = answers(tmp_path, classify("return [str(1 // (row['year'] - 1991)) for row in rows]"))
     assert [verdict.status for verdict in found] == [Status.OK, Status.ERROR, Status.OK, Status.OK]
     assert found[1].error == "classify raised ZeroDivisionError: integer division or modulo by zero"
+
+
+def test_an_error_that_no_file_could_keep_is_told_in_characters_that_it_can(tmp_path: Path) -> None:
+    found = answers(tmp_path, classify("open('/nowhere/caf\\udce9')"), n=1)
+    assert "/nowhere/caf" in (found[0].error or "")
+    (found[0].error or "").encode()
 
 
 @pytest.mark.parametrize(

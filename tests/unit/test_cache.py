@@ -1,5 +1,6 @@
 """The node cache: one copy, whole or not at all, whatever happens meanwhile."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -350,6 +351,14 @@ def test_the_commands_list_verify_and_prune(node: NodeCache, context: Context) -
     assert len(json.loads(run(command, ["prune", "d1", *where]).output)["removed"]) == 1
     for arguments in (["list"], ["verify"], ["prune", "--all"]):
         assert run(command, [*arguments, "--cache", str(node.root)]).exit_code == 0
+
+
+def test_prune_takes_what_a_list_shows_of_a_digest(node: NodeCache, context: Context) -> None:
+    node.fetch(dataclasses.replace(context, digest="d1" * 32))
+    node.release()
+    for asked, n_removed in (("", 0), ("d1d1d", 0), ("d2d2d2", 0), ("d1" * 8, 1)):
+        removed = CliRunner().invoke(command, ["prune", asked, "--cache", str(node.root), "--json"]).output
+        assert len(json.loads(removed)["removed"]) == n_removed
 
 
 def test_verify_ends_with_damage_and_says_what_happens_next(node: NodeCache, context: Context) -> None:

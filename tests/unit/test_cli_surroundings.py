@@ -67,3 +67,44 @@ def test_a_run_that_lost_the_record_of_its_model_is_damaged(run: FabricatedRun) 
     done = shell('fsctx agent "$1"', run.root)
     assert done.returncode == 4
     assert f"{record} is gone" in done.stderr
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe"])
+def test_a_run_that_lost_a_template_is_damaged_for_agents_and_for_collect(
+    run: FabricatedRun, content: bytes | None
+) -> None:
+    (template,) = (run.root / names.TEMPLATES).iterdir()
+    template.unlink() if content is None else template.write_bytes(content)
+    for command in ("agent", "collect --partial"):
+        done = shell(f'fsctx {command} "$1"', run.root)
+        assert (done.returncode, done.stderr.count("\n")) == (4, 1)
+        assert f"{template} is not" in done.stderr
+
+
+def test_a_current_folder_that_is_gone_is_named(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "claims.txt").write_text("a claim\n")
+    done = shell('cd "$1/gone" && rmdir "$1/gone" && fsctx plan "$1/claims.txt" --run x --model fake', tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "fsctx: the current folder, which is gone: No such file or directory\n",
+    )
+
+
+@pytest.mark.parametrize("words", ["agent x --idle-exit nan", "agent x --stall inf", "doctor . --wait 1e300"])
+def test_numbers_that_no_clock_knows_are_refused(words: str) -> None:
+    done = shell(f"fsctx {words}")
+    assert (done.returncode, "is not a number up to" in done.stderr) == (2, True)
+
+
+def test_a_name_that_is_too_long_is_the_callers_to_mend() -> None:
+    done = shell('fsctx plan "$1" --run x --model fake', "x" * 5_000)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_an_engine_of_models_is_refused_where_the_run_has_the_fake_one(tmp_path: Path) -> None:
+    (tmp_path / "claims.txt").write_text("a claim\n")
+    for command in ('plan "$1/claims.txt" --run "$1/run" --model fake', 'agent "$1/run" --engine hf'):
+        done = shell(f"fsctx {command}", tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "was planned with the fake model" in done.stderr

@@ -60,6 +60,15 @@ def test_text_has_a_line_per_task_and_a_confusion_matrix(run, tmp_path):
     assert "\x1b" not in said
 
 
+def test_why_rows_are_not_ok_is_told_with_their_first_ids(tmp_path):
+    run = fabricate(tmp_path / "run", n_rows=20, unit_rows=10)
+    wrong = {row: {"verdict": None, "status": "error", "error": f"reason {row % 7}"} for row in range(9)}
+    finish_unit(run, 0, changed={**wrong, 9: {"verdict": None, "status": "too_long", "error": "so long"}})
+    said = call(run.root, "--partial").stdout
+    assert "Error: 2 rows of tiny, fever: reason 0 (first: 0, 7)" in said
+    assert "Not ok for 3 more reasons; --json lists them." in said
+
+
 def test_a_run_that_is_not_complete_is_exit_3_and_partial_takes_what_is_there(tmp_path):
     run = fabricate(tmp_path / "run")
     finish_unit(run, 0)

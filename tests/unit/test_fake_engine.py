@@ -52,6 +52,9 @@ def test_templates_may_differ_in_accuracy() -> None:
         parse_options("speed:fever=1")
     with pytest.raises(InputError, match="accuracy='high' is not float"):
         parse_options("accuracy:fever=high")
+    for given in ("rows_per_s=-1", "load_s=nan", "load_s=inf", "crash_row=-2"):
+        with pytest.raises(InputError, match="is out of range"):
+            parse_options(given)
 
 
 def test_speed_and_load_time_are_slept() -> None:

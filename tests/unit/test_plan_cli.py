@@ -79,7 +79,11 @@ def refusal(*args: str | Path) -> str:
         (["--map", "Half True=MAYBE"], "has no label 'MAYBE'"),
         (["--app", "x:y"], "application x cannot be read"),
         (["--unit-rows", "0"], "at least one row"),
+        (["--unit-rows", "9" * 30], "1,000,000,000 rows at most"),
+        (["--model", ""], "has an empty name"),
         (["--ttl", "-1"], "above 0"),
+        (["--ttl", "inf"], "above 0, and no more than 1,000,000,000"),
+        (["--ttl", "nan"], "above 0"),
         (["--claim-column", "q"], "no column 'q' (found: id, claim, label)"),
         (["--template", "nowhere.toml"], "nowhere.toml"),
         (["--model", "./nowhere"], "does not exist"),
@@ -90,6 +94,12 @@ def test_what_cannot_be_used_is_one_clear_line_and_leaves_nothing(
 ) -> None:
     assert said in refusal(claims, "--run", tmp_path / "run", "--model", "fake", *options)
     assert not (tmp_path / "run").exists()
+
+
+def test_labels_with_control_characters_stay_in_their_line(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text(json.dumps({"claim": "a", "label": "one\ntwo\x1b[2J"}) + "\n")
+    result = call(tmp_path / "x.jsonl", "--run", tmp_path / "run", "--model", "fake")
+    assert r"one\ntwo\x1b[2J (1)" in result.stdout
 
 
 def test_an_unreadable_template_leaves_nothing(tmp_path: Path, claims: Path) -> None:

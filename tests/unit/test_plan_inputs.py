@@ -275,6 +275,19 @@ def test_json_that_is_damaged_is_named_by_its_line(tmp_path: Path) -> None:
     assert "line 2" in refused(tmp_path, "x.jsonl", b'{"claim": "a"}\n{"claim": "b"\n{"claim": "c"}\n')
 
 
+def test_an_empty_key_is_refused(tmp_path: Path) -> None:
+    assert "has an empty key" in refused(tmp_path, "x.jsonl", b'{"claim": "a", "": "b"}\n')
+
+
+def test_a_long_text_in_the_first_rows_of_a_table_is_read(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("claim,label\n" + "word " * 60_000 + ",A\n")
+    assert [len(claim) for claim in read_claims(tmp_path / "x.csv")["claim"].to_pylist()] == [300_000]
+
+
+def test_json_that_is_nested_beyond_all_reason_is_refused(tmp_path: Path) -> None:
+    assert "line 1: maximum recursion" in refused(tmp_path, "x.jsonl", b'{"claim": %s}\n' % (b"[" * 9999 + b"]" * 9999))
+
+
 @pytest.mark.parametrize("content", [b'{"claim": "a"}\n[1]\n', b"[1, 2]"])
 def test_json_values_that_are_no_objects_are_refused(tmp_path: Path, content: bytes) -> None:
     assert "no JSON objects" in refused(tmp_path, "x.json", content)

@@ -194,6 +194,12 @@ def test_slurm_gets_an_array_that_comes_back_and_is_warned() -> None:
     assert "\nexec /shared/venv/bin/python -P -m fsctx agent /shared/run \\\n" in text
 
 
+def test_a_per_cent_sign_in_the_runs_path_is_no_pattern_of_slurms() -> None:
+    text = Slurm(Templates()).render(dataclasses.replace(PLAIN, run=Path("/shared/50%j")), {})
+    assert "#SBATCH --output=/shared/50%%j/logs/s-1/%a.log\n" in text
+    assert " agent /shared/50%j " in text
+
+
 def test_grid_engine_gets_an_array_that_comes_back_and_is_warned() -> None:
     text = GridEngine(Templates()).render(PLAIN, {"queue": "gpu.q", "h_rt": "7200", "at_once": "10"})
     asked = [line.removeprefix("#$ ") for line in text.splitlines() if line.startswith("#$")]
@@ -212,8 +218,9 @@ def test_grid_engine_gets_an_array_that_comes_back_and_is_warned() -> None:
         "-o /shared/run/logs/s-1/$TASK_ID.log",
     ]
     assert text.endswith("--since-order 3 --walltime 7200 --save-every 20 'it'\"'\"'s'\n")
-    with pytest.raises(InputError, match="no spaces or quotes in paths"):
-        GridEngine(Templates()).render(REQUEST, {})
+    for name in ("a run", "it's", "a:b", "a,b", "$USER"):
+        with pytest.raises(InputError, match="no spaces, quotes, colons, commas or \\$ in paths"):
+            GridEngine(Templates()).render(dataclasses.replace(PLAIN, run=Path("/shared") / name), {})
 
 
 def test_a_sites_own_template_goes_before_the_one_of_fsctx(tmp_path: Path) -> None:
@@ -326,6 +333,10 @@ def test_a_refused_submission_leaves_no_record_but_an_unclear_one_does(run: Fabr
     with pytest.raises(Unreachable):
         submitted(run, condor(access), 3)
     assert read_submission(run.store, "s-1") is not None
+
+
+def test_where_no_access_point_answers_a_dry_run_says_for_which_htcondor_it_is() -> None:
+    assert HTCondor(None, "there is no condor_q", Templates()).reached.startswith("no access point, so for the newest")
 
 
 def test_the_record_tells_how_the_system_was_reached(run: FabricatedRun) -> None:

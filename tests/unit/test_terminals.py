@@ -94,6 +94,17 @@ def test_tables_are_not_wider_than_the_terminal(run: FabricatedRun, columns: int
     assert "40 rows, each once" in " ".join(done.stdout.split())
 
 
+def test_a_dumb_terminal_is_told_look_by_look(run: FabricatedRun) -> None:
+    finish_all(run)
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "fsctx", "status", str(run.root), "--watch"]
+    done = subprocess.run(command, stdout=slave, env={**os.environ, "TERM": "dumb"}, check=False)
+    os.close(slave)
+    shown = read_all(master)
+    os.close(master)
+    assert (done.returncode, "40 of 40 done" in shown) == (0, True)
+
+
 def test_without_colour_nothing_is_coloured_on_a_terminal(run: FabricatedRun) -> None:
     finish_all(run)
     coloured = r"\x1b\[(?:\d;)*3[\d;]+m"

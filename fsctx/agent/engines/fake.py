@@ -177,11 +177,15 @@ class FakeBound:
 
 
 def _number(field: "Field[Any]", value: str) -> float:
-    kind = int if isinstance(field.default, int) else float
+    default: Any = field.default
+    kind = int if isinstance(default, int) else float
     try:
-        return kind(value)
+        number = kind(value)
     except ValueError:
         raise InputError(f"the fake engine's option {field.name}={value!r} is not {kind.__name__}") from None
+    if not min(0, default) <= number < math.inf:
+        raise InputError(f"the fake engine's option {field.name}={value} is out of range: pass 0 or more")
+    return number
 
 
 def _choose(claim: str, template: str, labels: Sequence[str], accuracy: float) -> str:

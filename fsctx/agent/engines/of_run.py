@@ -24,6 +24,11 @@ def uses_device(run: RunFiles, options: AgentOptions) -> bool:
     if run.manifest.app is not None:
         _check_app_options(options)
         return True
+    if run.kinds == {"fake"} and options.engine.partition(":")[0] in ("hf", "vllm"):
+        raise InputError(
+            f"--engine {options.engine}: {run.store.root} was planned with the fake model, which has no files: leave "
+            "--engine out, or plan with a model"
+        )
     uses = [check_engine(options.engine, dtype=options.dtype, kind=kind, split=options.split) for kind in run.kinds]
     return any(uses)
 

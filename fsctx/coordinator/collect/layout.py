@@ -6,13 +6,12 @@ from enum import Enum, auto
 
 import pyarrow as pa
 
-from fsctx.errors import Damaged, InputError, Missing
-from fsctx.protocol import names
+from fsctx.errors import InputError
 from fsctx.protocol.manifest import EXTRA, ROW_CLAIM, ROW_ID, ROW_LABEL, Manifest, Task
 from fsctx.protocol.outputs import OUTPUT, TEXT, TYPES
+from fsctx.protocol.templates import read_template
 from fsctx.protocol.verdicts import schema as verdict_schema
 from fsctx.store import Store
-from fsctx.templates.load import parse_template
 
 
 class From(Enum):
@@ -63,7 +62,8 @@ def read_tasks(store: Store, manifest: Manifest) -> tuple[RunTask, ...]:
         Damaged: a template that the run was planned with is missing or unreadable.
     """
     app = manifest.app
-    labels = {task.template: app.labels if app else _labels(store, task.template) for task in manifest.tasks}
+    planned = {task.template for task in manifest.tasks}
+    labels = {name: app.labels if app else read_template(store, name).label_names for name in planned}
     return tuple(
         RunTask(
             number=number,
@@ -125,13 +125,3 @@ def _extras(claims: pa.Schema, taken: set[str]) -> Iterator[Column]:
 def all_labels(tasks: Sequence[RunTask]) -> list[str]:
     """Return the labels of all tasks, each once, in the order in which they come."""
     return list(dict.fromkeys(label for task in tasks for label in task.labels))
-
-
-def _labels(store: Store, template: str) -> tuple[str, ...]:
-    where = names.template(template)
-    try:
-        return parse_template(store.read(where).decode(), where=where).label_names
-    except Missing:
-        raise Damaged(f"{where} is not there: restore it") from None
-    except (InputError, UnicodeDecodeError) as error:
-        raise Damaged(f"{where} is not what was planned ({error}): restore it") from None

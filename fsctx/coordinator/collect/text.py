@@ -1,6 +1,6 @@
 """What `collect` says to people."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -9,15 +9,21 @@ from rich.text import Text
 
 from fsctx.coordinator.collect.collect import Summary
 from fsctx.coordinator.collect.metrics import NONE, TaskMetrics
+from fsctx.coordinator.collect.problems import Problem
 from fsctx.coordinator.collect.standing import standings
+from fsctx.coordinator.logs.entries import printable
 from fsctx.coordinator.sweeps import sweep_lines
+from fsctx.protocol.verdicts import Status
+
+_WORDS: dict[str, str] = {Status.ERROR: "Error", Status.TOO_LONG: "Too long"}
 
 PLAIN_WIDTH = 200
 """Where there is no terminal, lines are not cut to fit one."""
 
 MAX_DETAILED = 8
 MAX_FAILURES = 10
-"""So many tasks are shown in detail, so many failed units with their reason."""
+MAX_PROBLEMS = 5
+"""So many tasks are shown in detail, so many failed units and kinds of rows that are not ok with their reason."""
 
 
 def show(summary: Summary, console: Console) -> None:
@@ -98,6 +104,7 @@ def _closing(summary: Summary) -> Iterator[str]:
         yield f"Failed: unit {failure.unit}, {failure.rows:,} rows: {failure.reason}"
     if len(summary.failures) > MAX_FAILURES:
         yield f"Failed: {len(summary.failures) - MAX_FAILURES} more units; --json lists all of them."
+    yield from _problems(summary.problems)
     if summary.sweep is not None:
         yield from sweep_lines(summary.sweep)
     yield (
@@ -108,3 +115,13 @@ def _closing(summary: Summary) -> Iterator[str]:
         yield "No rows were written: pass -o verdicts.parquet (or .jsonl, .csv) to keep them."
     else:
         yield f"Written to {summary.output}"
+
+
+def _problems(problems: Sequence[Problem]) -> Iterator[str]:
+    """Say why rows are not ok."""
+    for one in problems[:MAX_PROBLEMS]:
+        ids = printable(", ".join(map(str, one.ids)))
+        rows = f"{one.rows:,} rows of {one.model}, {one.template}"
+        yield f"{_WORDS[one.status]}: {rows}: {one.reason} (first: {ids})"
+    if len(problems) > MAX_PROBLEMS:
+        yield f"Not ok for {len(problems) - MAX_PROBLEMS:,} more reasons; --json lists them."

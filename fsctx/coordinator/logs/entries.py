@@ -29,7 +29,7 @@ def event_entry(agent: str, line: str) -> Entry:
     """Read one line of an agent's events; what is none is kept as text, so that nothing is hidden."""
     try:
         fields = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return Entry(source=agent, text=line)
     if not isinstance(fields, dict) or "event" not in fields:
         return Entry(source=agent, text=line)

@@ -32,6 +32,12 @@ from fsctx.templates.model import Template
 MAX_NAMES = 4_096
 """Each template and each model is a file in a folder of its kind (law 8)."""
 
+MAX_UNIT_ROWS = 1_000_000_000
+"""More is no number that Parquet's writer takes, in the end."""
+
+MAX_TTL_S = 1e9
+"""Clocks and sleeps do not take much more, and JSON has no infinity."""
+
 _READ_BYTES = 4 << 20
 
 
@@ -112,6 +118,8 @@ def check_options(request: PlanRequest) -> None:
     _check_numbers(request)
     if not request.inputs:
         raise InputError("no input was named: pass at least one file with claims")
+    if "" in (*request.inputs, *request.models, *request.templates):
+        raise InputError("an input, model or template has an empty name: is a variable of the shell not set?")
     if not request.models and request.app is None:
         raise InputError("no model was named: pass --model, or an application (--app)")
     if request.app is not None and request.base is not None:
@@ -131,8 +139,10 @@ def _check_numbers(request: PlanRequest) -> None:
             )
     if request.unit_rows is not None and request.unit_rows < 1:
         raise InputError(f"--unit-rows {request.unit_rows}: a unit needs at least one row")
-    if request.ttl_s is not None and not request.ttl_s > 0:
-        raise InputError(f"--ttl {request.ttl_s}: pass a number of seconds above 0")
+    if request.unit_rows is not None and request.unit_rows > MAX_UNIT_ROWS:
+        raise InputError(f"--unit-rows {request.unit_rows}: a unit has {MAX_UNIT_ROWS:,} rows at most: pass auto")
+    if request.ttl_s is not None and not 0 < request.ttl_s <= MAX_TTL_S:
+        raise InputError(f"--ttl {request.ttl_s}: pass a number of seconds above 0, and no more than {MAX_TTL_S:,.0f}")
 
 
 def _check_sweep(

@@ -6,6 +6,7 @@ from typing import Any
 
 from fsctx.errors import InputError
 
+_CONFIG = "config.json"
 _PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "*.jinja", "*.tiktoken"]
 
 
@@ -29,7 +30,10 @@ def fetch_config(ref: str) -> Path:
     Raises:
         InputError: offline and not cached, or no such model.
     """
-    return _ask(ref, lambda hub, name, revision: hub.hf_hub_download(name, "config.json", revision=revision))
+    fetched = _ask(
+        ref, lambda hub, name, revision: hub.snapshot_download(name, revision=revision, allow_patterns=[_CONFIG])
+    )
+    return fetched / _CONFIG
 
 
 def _ask(ref: str, load: Callable[[Any, str, str | None], str]) -> Path:

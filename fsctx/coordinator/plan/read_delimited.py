@@ -123,6 +123,7 @@ def _text(head: bytes) -> str:
 
 
 def _head_rows(source: Source, head: str, *, is_quoted: bool) -> list[list[str]]:
+    usual = csv.field_size_limit(_BLOCK_BYTES)
     rows = csv.reader(
         io.StringIO(head, newline=""),
         delimiter=_DELIMITERS[source.format],
@@ -134,6 +135,8 @@ def _head_rows(source: Source, head: str, *, is_quoted: bool) -> list[list[str]]
         raise InputError(
             f"{source}: the first rows cannot be read ({error}): if a quote is never closed, pass --quoting off"
         ) from None
+    finally:
+        csv.field_size_limit(usual)  # it is the whole process's
 
 
 def _check_delimiter(source: Source, names: Sequence[str]) -> None:

@@ -70,7 +70,7 @@ def open_json(source: Source) -> JsonReader:
         first = connection.execute(f"{_KEYS}{rows} LIMIT 1").fetchall()
         found = connection.execute(_ALL_KEYS + rows).fetchall()
     names = dict.fromkeys([*(key for (keys,) in first for key in keys), *sorted(key for (key,) in found)])
-    _check_case(source, names)
+    _check_names(source, names)
     return JsonReader(source=source, columns=dict.fromkeys(names, pa.string()), n_rows_guess=n_rows, layout=layout)
 
 
@@ -81,10 +81,12 @@ def _no_objects(source: Source, n_wrong: int, n_rows: int) -> InputError:
     )
 
 
-def _check_case(source: Source, names: Iterable[str]) -> None:
-    """Refuse names that differ in case only: DuckDB cannot keep them apart."""
+def _check_names(source: Source, names: Iterable[str]) -> None:
+    """Refuse names that DuckDB cannot read or keep apart: an empty one, and those that differ in case only."""
     seen: dict[str, str] = {}
     for name in names:
+        if not name:
+            raise InputError(f"{source} has an empty key: give it a name")
         other = seen.setdefault(name.lower(), name)
         if other != name:
             raise InputError(f"{source} has keys {other!r} and {name!r}, which differ in case only: rename one")
@@ -99,7 +101,7 @@ def _layout(source: Source) -> Layout:
     line, end, _ = head.partition(b"\n")
     try:
         json.loads(line or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return "unstructured" if end else "newline_delimited"
     return "newline_delimited"
 

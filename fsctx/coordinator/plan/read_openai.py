@@ -67,7 +67,7 @@ class OpenAiReader:
     def _chat(self, request: str | None, body: str | None) -> list[dict[str, str]]:
         try:
             return _messages(json.loads(body or "null"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{self.source}: request {request}: {error}") from None
 
 

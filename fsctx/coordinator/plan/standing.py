@@ -46,6 +46,6 @@ def _sweep(manifest: Manifest) -> tuple[str | None, int | None]:
 def _texts(store: Store, manifest: Manifest) -> dict[str, str]:
     planned = dict.fromkeys(task.template for task in manifest.tasks)
     try:
-        return {name: store.read(names.template(name)).decode() for name in planned}
+        return {name: store.read(names.template(name)).decode(errors="replace") for name in planned}
     except Missing:
         return {}

@@ -38,10 +38,16 @@ class GridEngine:
             return {}
 
     def render(self, request: PilotRequest, settings: Mapping[str, str]) -> str:
-        """See `BatchSystem.render`. Its lines of options know no quotes, so that paths must not need any."""
+        """See `BatchSystem.render`. Its lines of options know no quotes, so that paths must not need any.
+
+        In paths of logs a colon ends a host, a comma a path, and `$` begins a variable (qsub(1), -o).
+        """
         facts = facts_of(request)
-        if re.search(r"[\s'\"]", str(facts["logs"])):
-            raise InputError(f"{request.run}: Grid Engine takes no spaces or quotes in paths: move the run elsewhere")
+        if re.search(r"[\s'\":,$]", str(facts["logs"])):
+            raise InputError(
+                f"{request.run}: Grid Engine takes no spaces, quotes, colons, commas or $ in paths: "
+                "move the run elsewhere"
+            )
         return self._templates.render(_TEMPLATE, facts, settings)
 
     def objections(self, request: PilotRequest, settings: Mapping[str, str]) -> Sequence[str]:

@@ -44,6 +44,8 @@ def _text(answer: Mapping[str, Any], name: str) -> str | None:
     value = answer.get(name)
     if value is not None and not isinstance(value, str):
         raise ValueError(f"{name!r} is {type(value).__name__}, and must be a str")
+    if value is not None and any("\ud800" <= c <= "\udfff" for c in value):
+        raise ValueError(f"{name!r} holds half a character (a surrogate), which no file can keep")
     return value
 
 
@@ -55,5 +57,5 @@ def _scores(given: Any, app: App) -> tuple[float, ...] | None:
         raise ValueError("'scores' must be a dict with one number for each of LABELS")
     try:
         return tuple(float(given[label]) for label in app.labels)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError("'scores' must be a dict with one number for each of LABELS") from None

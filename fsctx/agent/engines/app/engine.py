@@ -140,5 +140,6 @@ def _is_device_lost(error: BaseException) -> bool:
 
 
 def _one_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
+    """Return what an error says in its first line, in characters that a file can keep."""
+    lines = str(error).encode(errors="backslashreplace").decode().strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

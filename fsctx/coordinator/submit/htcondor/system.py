@@ -28,7 +28,8 @@ class HTCondor:
     name = "htcondor"
 
     def __init__(self, access: Access | None, reached: str, templates: Templates) -> None:
-        self.reached = reached
+        self.reached = reached if access else f"no access point, so for the newest HTCondor: {reached}"
+        self._why_not = reached
         self._access = access
         self._templates = templates
 
@@ -94,7 +95,7 @@ class HTCondor:
 
     def _reached(self) -> Access:
         if self._access is None:
-            raise Unreachable(self.reached)
+            raise Unreachable(self._why_not)
         return self._access
 
     def _setting(self, name: str) -> str | None:
