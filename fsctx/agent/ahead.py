@@ -92,9 +92,11 @@ class Ahead:
 
     def _open(self, found: Found) -> Visit:
         """Read the claims of leased units. Units that cannot be read are given up or given back."""
+        task = self.geometry.task_of(found.leases[0].unit)
         with contextlib.closing(self.slices):
+            self.slices.read_together([self.geometry.place(i.unit) for i in found.leases], self.columns(task))
             works = [work for lease_id in found.leases if (work := self._begin(lease_id)) is not None]
-        return Visit(task=self.geometry.task_of(found.leases[0].unit), works=works)
+        return Visit(task=task, works=works)
 
     def _begin(self, lease_id: LeaseId) -> UnitWork | None:
         place = self.geometry.place(lease_id.unit)
