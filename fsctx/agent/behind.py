@@ -17,7 +17,8 @@ from fsctx.agent.unitwork import UnitWork
 from fsctx.errors import Missing, StoreError
 
 MAX_WAITING = 4
-"""What was handed over so often waits to be written; beyond that the device waits too, so memory stays bounded."""
+"""So often may units be handed over that wait to be written, a visit's small ones at once; then the device waits too,
+so memory stays bounded."""
 
 _WAIT = tenacity.wait_exponential(multiplier=0.2, max=10.0) + tenacity.wait_random(0.0, 1.0)
 """Between two tries."""
@@ -57,7 +58,7 @@ class Behind:
         )
 
     def publish(self, works: Sequence[UnitWork]) -> None:
-        """Publish complete units, later. To hand over each alone takes a tenth of a millisecond, as threads change."""
+        """Publish complete units, later. Handed over together they cost one change of threads, not one each."""
         self._submit(self._publish_all, works)
 
     def save(self, work: UnitWork) -> None:
