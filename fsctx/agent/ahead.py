@@ -17,7 +17,7 @@ from fsctx.agent.threads import Event
 from fsctx.agent.unitwork import UnitWork, begin
 from fsctx.agent.visit import Visit
 from fsctx.errors import Damaged, Missing, StoreError, Unfit
-from fsctx.protocol.geometry import Geometry
+from fsctx.protocol.geometry import Geometry, Place
 from fsctx.protocol.names import LeaseId
 
 STORE_RETRY_S = 2.0
@@ -95,12 +95,14 @@ class Ahead:
 
     def _open(self, found: Found) -> Visit:
         """Read the claims of leased units. Units that cannot be read are given up or given back."""
+        places = [self.geometry.place(lease_id.unit) for lease_id in found.leases]
+        task = places[0].task
         with contextlib.closing(self.slices):
-            works = [work for lease_id in found.leases if (work := self._begin(lease_id)) is not None]
-        return Visit(task=self.geometry.task_of(found.leases[0].unit), works=works)
+            self.slices.read_together(places, self.columns(task))
+            begun = [self._begin(lease_id, place) for lease_id, place in zip(found.leases, places, strict=True)]
+        return Visit(task=task, works=[work for work in begun if work is not None])
 
-    def _begin(self, lease_id: LeaseId) -> UnitWork | None:
-        place = self.geometry.place(lease_id.unit)
+    def _begin(self, lease_id: LeaseId, place: Place) -> UnitWork | None:
         try:
             rows = self.slices.read(place, self.columns(place.task))
             adopted = self.saver.adopt(lease_id, place) if lease_id.generation else None

@@ -1,8 +1,9 @@
 """What is done behind the device: publishing and saving, on a thread of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
+from typing import Any
 
 import tenacity
 
@@ -16,7 +17,8 @@ from fsctx.agent.unitwork import UnitWork
 from fsctx.errors import Missing, StoreError
 
 MAX_WAITING = 4
-"""Units that wait to be written; beyond that the device waits too, so memory stays bounded."""
+"""So often may units be handed over that wait to be written, a visit's small ones at once; then the device waits too,
+so memory stays bounded."""
 
 _WAIT = tenacity.wait_exponential(multiplier=0.2, max=10.0) + tenacity.wait_random(0.0, 1.0)
 """Between two tries."""
@@ -55,9 +57,9 @@ class Behind:
             reraise=True,
         )
 
-    def publish(self, work: UnitWork) -> None:
-        """Publish a complete unit, later."""
-        self._submit(self._publish, work)
+    def publish(self, works: Sequence[UnitWork]) -> None:
+        """Publish complete units, later. Handed over together they cost one change of threads, not one each."""
+        self._submit(self._publish_all, works)
 
     def save(self, work: UnitWork) -> None:
         """Save the rows of a unit that are done, later. `work` must not change any more (see `UnitWork.snapshot`)."""
@@ -65,7 +67,7 @@ class Behind:
 
     def attempt(self, work: UnitWork, rows: tuple[int, ...]) -> None:
         """Note which rows are tried now, after all that was handed over before; return when it is written."""
-        self._submit(lambda held: self._retrying(self.saver.attempt, held, rows), work)
+        self._submit(self._retrying, self.saver.attempt, work, rows)
         self.wait()
 
     def check(self) -> None:
@@ -88,18 +90,31 @@ class Behind:
         self.worker.shutdown(wait=True)
         self.check()
 
-    def _submit(self, call: Callable[[UnitWork], None], work: UnitWork) -> None:
+    def _submit(self, call: Callable[..., None], *args: Any) -> None:
         self.check()
         self.room.acquire()
-        self._futures.append(self.worker.submit(self._run, call, work))
+        self._futures.append(self.worker.submit(self._run, call, *args))
 
-    def _run(self, call: Callable[[UnitWork], None], work: UnitWork) -> None:
+    def _run(self, call: Callable[..., None], *args: Any) -> None:
         began_s = self.clock()
         try:
-            call(work)
+            call(*args)
         finally:
             self.room.release()
             self.heartbeat.count(write_s=self.clock() - began_s)
+
+    def _publish_all(self, works: Sequence[UnitWork]) -> None:
+        """Publish units; what goes wrong with one does not keep the others."""
+        errors = [error for work in works if (error := self._failure(work)) is not None]
+        if errors:
+            raise errors[0]
+
+    def _failure(self, work: UnitWork) -> Exception | None:
+        try:
+            self._publish(work)
+        except Exception as error:  # noqa: BLE001 - raised when the others were tried
+            return error
+        return None
 
     def _publish(self, work: UnitWork) -> None:
         is_mine = self._write_and_publish(work)

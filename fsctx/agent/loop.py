@@ -257,8 +257,8 @@ class Loop:
             self._save(visit)
 
     def _publish_complete(self, visit: Visit) -> None:
-        for work in visit.pop_complete():
-            self.behind.publish(work)
+        if complete := visit.pop_complete():
+            self.behind.publish(complete)
 
     def _save(self, visit: Visit) -> None:
         self._saved_s = self.clock()

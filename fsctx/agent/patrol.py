@@ -63,8 +63,7 @@ class Patrol:
         return self.owners.doubted(self._standing(), now_s)
 
     def _standing(self) -> list[LeaseId]:
-        leased = self.search.leased if self._suspects else {}
-        return [lease_id for lease_id in self._suspects if lease_id in leased]
+        return [lease_id for lease_id in self._suspects if self.search.is_leased(lease_id)]
 
     def _choose(self, now_s: float) -> None:
         """Drop those that live, or are suspect no more; suspect others instead."""

@@ -96,20 +96,20 @@ class Scout:
 
     def _observe(self, now_s: float, wanted: int) -> Situation:
         leave = self.reason_to_leave()
-        free, bucket = self.search.next_step(now_s)
+        free, bucket = self.search.next_step(now_s, wanted)
         is_tail = leave is None and not free and bucket is None
         if is_tail:
             self.search.begin_round(self.tail.turn(now_s))
-            free, bucket = self.search.next_step(now_s)
+            free, bucket = self.search.next_step(now_s, wanted)
         orphans = self.owners.orphans(self.search.leased, now_s) if is_tail else self.patrol.orphans(now_s)
         return Situation(
             leave=leave,
-            free=self._one_task(free),
+            free=free,
             bucket=bucket,
             orphans=self._one_task(self.search.best_first(orphans)),
             doubted=() if is_tail else self.patrol.doubted(now_s),
             watched=self.tail.due(now_s) if is_tail else (),
-            is_finished=self.search.is_finished or self.tail.is_stuck,
+            is_finished=is_tail and (self.search.is_finished or self.tail.is_stuck),
             is_idle_too_long=self._is_idle_too_long(now_s),
             wanted=wanted,
             wait_s=self.tail.wait_s(now_s) if is_tail else 0.0,

@@ -1,6 +1,7 @@
 """What an agent knows of the run's units, and which of them it prefers. Data only: no file is touched here."""
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain, islice
 from random import Random
 
 from fsctx.protocol.buckets import BucketView
@@ -40,6 +41,7 @@ class Search:
         self._resting: set[int] = set()
         """Unfinished buckets in which nothing is to do until more units are opened."""
         self._free: dict[int, list[int]] = {}
+        """Bucket → its free units; no bucket without any, as each step goes through them."""
         self._seen_s: dict[int, float] = {}
         self._leased: dict[int, dict[LeaseId, float]] = {}
         self._unlooked: tuple[dict[int, None], ...] = ()
@@ -115,7 +117,7 @@ class Search:
 
     def left_behind(self, before_s: float) -> int | None:
         """Return the bucket seen longest ago, before a time, where nothing was free any more but something leased."""
-        left = (b for b, known in self._leased.items() if known and not self._free.get(b) and self.seen_s(b) < before_s)
+        left = (b for b, known in self._leased.items() if known and b not in self._free and self.seen_s(b) < before_s)
         return min(left, key=self.seen_s, default=None)
 
     def best_first(self, lease_ids: Iterable[LeaseId]) -> list[LeaseId]:
@@ -126,18 +128,29 @@ class Search:
         """Return when a bucket was looked at last."""
         return self._seen_s.get(bucket, float("-inf"))
 
-    def next_step(self, now_s: float) -> tuple[tuple[LeaseId, ...], int | None]:
-        """Return free leases to take, best first, or else the next bucket to look at, or neither."""
+    def is_leased(self, lease_id: LeaseId) -> bool:
+        """Whether a generation is the latest seen of a unit that somebody holds or held."""
+        return lease_id in self._leased.get(bucket_of(lease_id.unit), ())
+
+    def next_step(self, now_s: float, wanted: int = 1) -> tuple[tuple[LeaseId, ...], int | None]:
+        """Return up to `wanted` free leases of one task, the best, or else the next bucket to look at, or neither."""
         self._forget_old_views(now_s)
         for level in range(_LEVELS):
-            free = tuple(
-                LeaseId(unit, 0) for units in self._free.values() for unit in units if self._level_of(unit) == level
-            )
-            if free:
+            if free := self._free_of_level(level, wanted):
                 return free, None
             if self._unlooked[level]:
                 return (), next(iter(self._unlooked[level]))
         return (), None
+
+    def _free_of_level(self, level: int, wanted: int) -> tuple[LeaseId, ...]:
+        """Return free leases of one task. It stops at the last one: a step costs the same however many are free."""
+        units = (unit for free in self._free.values() for unit in free if self._level_of(unit) == level)
+        first = next(units, None)
+        if first is None:
+            return ()
+        task = self._geometry.task_of(first)
+        same = chain([first], (unit for unit in units if self._geometry.task_of(unit) == task))
+        return tuple(LeaseId(unit, 0) for unit in islice(same, wanted))
 
     def saw(self, view: BucketView, now_s: float) -> None:
         """Take in a look at a bucket."""
@@ -145,8 +158,10 @@ class Search:
             queue.pop(view.bucket, None)
         free = [unit for unit in view.free if self._is_open(unit)]
         leased = [LeaseId(unit, g) for unit, g in view.leased.items() if self._is_open(unit)]
-        cut = self._chance.randrange(len(free)) if free else 0
-        self._free[view.bucket] = free[cut:] + free[:cut]
+        self._free.pop(view.bucket, None)
+        if free:
+            cut = self._chance.randrange(len(free))
+            self._free[view.bucket] = free[cut:] + free[:cut]
         known = self._leased.get(view.bucket, {})
         self._leased[view.bucket] = {lease_id: known.get(lease_id, now_s) for lease_id in leased}
         self._seen_s[view.bucket] = now_s
@@ -167,9 +182,12 @@ class Search:
 
     def tried(self, lease_id: LeaseId) -> None:
         """Note that a lease was tried, whatever came of it: it is not tried again before the next look."""
-        free = self._free.get(bucket_of(lease_id.unit), [])
+        bucket = bucket_of(lease_id.unit)
+        free = self._free.get(bucket, [])
         if lease_id.unit in free:
             free.remove(lease_id.unit)
+            if not free:
+                del self._free[bucket]
 
     def stands(self, lease_id: LeaseId, now_s: float) -> None:
         """Note that a generation exists, ours or somebody else's."""
@@ -188,7 +206,7 @@ class Search:
         self._leased.pop(bucket, None)
 
     def _forget_old_views(self, now_s: float) -> None:
-        old = [bucket for bucket, units in self._free.items() if units and now_s - self._seen_s[bucket] > VIEW_S]
+        old = [bucket for bucket in self._free if now_s - self._seen_s[bucket] > VIEW_S]
         if old:
             for bucket in old:
                 self._free.pop(bucket)

@@ -68,9 +68,52 @@ def test_a_tried_lease_is_not_free_any_more() -> None:
     search.tried(LeaseId(1, 0))
     assert search.leased == {}
     search.stands(LeaseId(1, 0), 5.0)
-    free, _ = search.next_step(0.0)
+    free, _ = search.next_step(0.0, 3)
     assert {lease_id.unit for lease_id in free} == {0, 2}
     assert search.leased == {LeaseId(1, 0): 5.0}
+
+
+def test_a_lease_is_known_until_its_next_generation_or_its_unit_s_end_is_seen() -> None:
+    shape = geometry(3)
+    search = Search(shape, ONE, Random(1))
+    assert not search.is_leased(LeaseId(1, 0))
+    search.stands(LeaseId(1, 0), 5.0)
+    assert search.is_leased(LeaseId(1, 0))
+    search.stands(LeaseId(1, 1), 6.0)
+    assert not search.is_leased(LeaseId(1, 0))
+    search.saw(view(shape, 0, done=[1]), 7.0)
+    assert not search.is_leased(LeaseId(1, 1))
+
+
+class _Careful(Geometry):
+    """Counts how often a unit's task is asked for."""
+
+    n_asked = 0
+
+    def task_of(self, unit: int) -> int:
+        _Careful.n_asked += 1
+        return super().task_of(unit)
+
+
+def test_a_step_looks_at_no_more_units_than_are_wanted_of_one_task() -> None:
+    shape = _Careful(n_rows=40_000, unit_rows=1, slices_per_shard=256, n_tasks=1)
+    search = Search(shape, ONE, Random(1))
+    search.settle(0)
+    for bucket in range(shape.n_buckets):
+        search.saw(view(shape, bucket), 0.0)
+    _Careful.n_asked = 0
+    free, _ = search.next_step(0.0, 5)
+    assert len(set(free)) == 5
+    assert _Careful.n_asked < 20
+
+
+def test_free_leases_of_one_step_are_of_one_task() -> None:
+    shape = geometry(40, n_tasks=4)
+    search = Search(shape, SWEEP, Random(1))
+    look_at_all(search, shape)
+    free, _ = search.next_step(0.0, 40)
+    assert len(free) == 10
+    assert len({shape.task_of(lease_id.unit) for lease_id in free}) == 1
 
 
 def test_a_run_is_finished_when_all_buckets_are() -> None:
@@ -122,7 +165,11 @@ def test_refused_tasks_are_left_to_others_and_do_not_keep_the_agent() -> None:
     look_at_all(search, shape)
     search.refuse([2, 3])
     look_at_all(search, shape)
-    assert {shape.task_of(lease_id.unit) for lease_id in search.next_step(0.0)[0]} == {0, 1}
+    tasks = set()
+    while free := search.next_step(0.0)[0]:
+        tasks.add(shape.task_of(free[0].unit))
+        search.tried(free[0])
+    assert tasks == {0, 1}
     search.saw(view(shape, 0, done=range(20)), 0.0)
     assert search.is_finished
 

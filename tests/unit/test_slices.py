@@ -2,11 +2,14 @@
 
 import contextlib
 import io
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fabricate import fabricate
+from fabricate import FabricatedRun, fabricate
 
+from fsctx.agent.engines.base import Row
 from fsctx.agent.slices import Slices
 from fsctx.errors import Damaged
 from fsctx.protocol import names
@@ -29,6 +32,37 @@ def test_units_read_one_after_the_other_share_an_open_of_their_shard(tmp_path: P
         rows = [row.row for unit in range(4) for row in slices.read(run.geometry.place(unit), ())]
     assert rows == list(range(16))
     assert meter.by_kind() == {"open": 2}
+
+
+def _each(run: FabricatedRun, slices: Slices, units: Iterable[int], *, together: bool) -> dict[int, list[Row]]:
+    with contextlib.closing(slices):
+        places = [run.geometry.place(unit) for unit in units]
+        if together:
+            slices.read_together(places, ["source"])
+        return {place.unit: slices.read(place, ["source"]) for place in places}
+
+
+def test_units_read_together_are_read_as_each_alone(tmp_path: Path) -> None:
+    sources = [f"source {row}" for row in range(23)]
+    run = fabricate(tmp_path / "run", n_rows=23, unit_rows=4, slices_per_shard=2, columns={"source": sources})
+    units = [4, 5, 0, 3, 1]  # the last is short, and shards come in turns
+    together = _each(run, Slices(run.store), units, together=True)
+    assert together == _each(run, Slices(run.store), units, together=False)
+    assert [row.row for row in together[5]] == [20, 21, 22]
+    assert together[3][0].columns == {"source": "source 12"}
+
+
+def test_a_damaged_slice_keeps_no_other_that_is_read_together_with_it(tmp_path: Path) -> None:
+    run = fabricate(tmp_path / "run", n_rows=16, unit_rows=4, slices_per_shard=4)
+    moved = replace(run.geometry.place(2), n_rows=3)  # as if plan had cut the claims elsewhere
+    places = [run.geometry.place(0), replace(run.geometry.place(1), n_rows=5), moved]
+    with contextlib.closing(Slices(run.store)) as slices:
+        slices.read_together(places, [])
+        assert [row.row for row in slices.read(places[0], [])] == [0, 1, 2, 3]
+        with pytest.raises(Damaged, match="row group 1 has 4 rows, not 5"):
+            slices.read(places[1], [])
+        with pytest.raises(Damaged, match="row group 2 has 4 rows, not 3"):
+            slices.read(moved, [])
 
 
 def test_a_shard_that_was_restored_is_read_again_at_the_next_visit(tmp_path: Path) -> None:
