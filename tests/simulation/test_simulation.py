@@ -49,7 +49,7 @@ def test_a_seed_gives_the_same_history_in_another_process_with_other_hashes() ->
     tests = Path(__file__).parent.parent
     other = subprocess.run(
         [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": str(tests)},
+        env={**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": f"{tests}{os.pathsep}{tests.parent}"},
         cwd=tests,
         capture_output=True,
         text=True,
