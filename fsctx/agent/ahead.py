@@ -40,6 +40,8 @@ class Ahead:
     clock: Callable[[], float]
     wake: Event
     """Ends a wait for work; cleared by it."""
+    rest: Callable[[], None]
+    """Told at each such wait."""
     say: Callable[[str], None]
     n_damaged: int = 0
     """Units given up because their claims cannot be read."""
@@ -88,6 +90,7 @@ class Ahead:
                 case Found() | Leave():
                     return step
                 case Wait(seconds):
+                    self.rest()
                     self.wake.wait(seconds)
                     self.wake.clear()
                 case None:

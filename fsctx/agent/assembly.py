@@ -86,10 +86,11 @@ def assemble(parts: Parts) -> Loop:
     )
     saver = Saver(store=run.store, run=run.manifest.run, labels=run.labels, origin=_origin(heartbeat, residency))
     limits = _limits(parts)
-    ahead = _ahead(parts, residency, saver, limits)
+    behind = _behind(parts, saver)
+    ahead = _ahead(parts, residency, limits, behind)
     return Loop(
         ahead=ahead,
-        behind=_behind(parts, saver),
+        behind=behind,
         residency=residency,
         heartbeat=heartbeat,
         events=heartbeat.events,
@@ -150,19 +151,20 @@ def _chance(agent: str) -> Random:
     return Random(int.from_bytes(hashlib.sha256(agent.encode()).digest()[:8]))
 
 
-def _ahead(parts: Parts, residency: Residency, saver: Saver, limits: Limits) -> Ahead:
+def _ahead(parts: Parts, residency: Residency, limits: Limits, behind: Behind) -> Ahead:
     slices = Slices(parts.run.store)
     return Ahead(
         geometry=parts.run.manifest.geometry,
         scout=_scout(parts, limits, slices),
         slices=slices,
-        saver=saver,
+        saver=behind.saver,
         residency=residency,
         heartbeat=parts.heartbeat,
         events=parts.heartbeat.events,
         columns=functools.cache(parts.run.columns),  # it parses the template
         clock=parts.world.clock,
         wake=parts.leaving.wake,
+        rest=behind.rest,
         say=parts.say,
     )
 

@@ -58,8 +58,11 @@ class Behind:
         )
 
     def publish(self, works: Sequence[UnitWork]) -> None:
-        """Publish complete units, later. Handed over together they cost one change of threads, not one each."""
-        self._submit(self._publish_all, works)
+        """Publish complete units, later. Handed over together they cost one change of threads, not one each.
+
+        Their files are made here: so one thread computes while the other one waits for the disk.
+        """
+        self._submit(self._publish_all, [(work, self.saver.encode(work)) for work in works])
 
     def save(self, work: UnitWork) -> None:
         """Save the rows of a unit that are done, later. `work` must not change any more (see `UnitWork.snapshot`)."""
@@ -83,6 +86,11 @@ class Behind:
             future.exception()
         self.check()
 
+    def rest(self) -> None:
+        """Compact the last bucket, later: there is nothing to do for now."""
+        if not self.leaving.soon:
+            self.worker.submit(self.compactor.rest)
+
     def finish(self) -> None:
         """Wait until everything is written, or it is too late to; then raise what went wrong."""
         if not self.leaving.now:
@@ -103,21 +111,21 @@ class Behind:
             self.room.release()
             self.heartbeat.count(write_s=self.clock() - began_s)
 
-    def _publish_all(self, works: Sequence[UnitWork]) -> None:
+    def _publish_all(self, units: Sequence[tuple[UnitWork, bytes]]) -> None:
         """Publish units; what goes wrong with one does not keep the others."""
-        errors = [error for work in works if (error := self._failure(work)) is not None]
+        errors = [error for work, content in units if (error := self._failure(work, content)) is not None]
         if errors:
             raise errors[0]
 
-    def _failure(self, work: UnitWork) -> Exception | None:
+    def _failure(self, work: UnitWork, content: bytes) -> Exception | None:
         try:
-            self._publish(work)
+            self._publish(work, content)
         except Exception as error:  # noqa: BLE001 - raised when the others were tried
             return error
         return None
 
-    def _publish(self, work: UnitWork) -> None:
-        is_mine = self._write_and_publish(work)
+    def _publish(self, work: UnitWork, content: bytes) -> None:
+        is_mine = self._write_and_publish(work, content)
         n_own = len(work.verdicts)
         event = "published" if is_mine else "lost"
         self.events.add(event, unit=work.lease_id.unit, generation=work.lease_id.generation, rows=n_own)
@@ -127,9 +135,9 @@ class Behind:
             self.heartbeat.count(rows_lost=n_own)
         self.compactor.published(work.lease_id.unit)
 
-    def _write_and_publish(self, work: UnitWork) -> bool:
+    def _write_and_publish(self, work: UnitWork, content: bytes) -> bool:
         try:
-            self._retrying(self.saver.write, work)
+            self._retrying(self.saver.write, work, content)
             return self._retrying(self.saver.publish, work)
         except Missing:
             if self.saver.is_compacted(work):

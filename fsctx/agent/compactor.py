@@ -16,7 +16,7 @@ SWEPT = 4
 
 @dataclass(slots=True, kw_only=True)
 class Compactor:
-    """Looks at a bucket when its agent moves on from it.
+    """Looks at a bucket when its agent moves on from it, or rests.
 
     Whoever publishes a bucket's last unit looks at it afterwards and finds it finished, so no bucket is
     forgotten unless an agent is killed in between: agents that leave look for such ones, a few each.
@@ -36,10 +36,18 @@ class Compactor:
         if previous is not None and previous != self._bucket:
             self._compact(previous, claimant=self.agent)
 
+    def rest(self) -> None:
+        """Compact the bucket of the last unit: there is none to move on to for now.
+
+        Those who wait learn by one listing what was compacted, and else look at every bucket themselves.
+        """
+        bucket, self._bucket = self._bucket, None
+        if bucket is not None:
+            self._compact(bucket, claimant=self.agent)
+
     def finish(self) -> None:
         """Compact the last bucket, and some that others left behind."""
-        if self._bucket is not None:
-            self._compact(self._bucket, claimant=self.agent)
+        self.rest()
         if self.manifest.compacts:
             left = self._uncompacted()
             for bucket in self.chance.sample(left, min(SWEPT, len(left))):

@@ -118,7 +118,8 @@ class Owners(Generic[Id]):
                 session = agents.read_session(self.store, name)
                 owner.watch = watch.look(owner.watch, session, now_s, self.patience)
                 owner.is_gone = True
-                units.append(session.unit if session else None)
+                if session is None or session.state != AgentState.LEFT:  # who left says so of all its units
+                    units.append(session.unit if session else None)
         return units
 
     def gone(self, now_s: float) -> frozenset[str]:

@@ -27,9 +27,14 @@ class Saver:
     origin: Callable[[int], Origin]
     """Generation → provenance."""
 
-    def write(self, work: UnitWork) -> None:
+    def encode(self, work: UnitWork) -> bytes:
+        """Return a unit's verdicts as the content of a file."""
+        table = work.table(self.labels(work.place.task), self.origin(work.lease_id.generation))
+        return verdicts.to_parquet(table, run=self.run, unit=work.lease_id.unit)
+
+    def write(self, work: UnitWork, content: bytes) -> None:
         """Write a complete unit's verdicts, without publishing them."""
-        results.write(self.store, work.lease_id, self._bytes(work))
+        results.write(self.store, work.lease_id, content)
 
     def publish(self, work: UnitWork) -> bool:
         """Publish what was written; False where another holder's result was first."""
@@ -45,7 +50,7 @@ class Saver:
     def save(self, work: UnitWork) -> None:
         """Save the rows that are done, for whoever holds the unit next."""
         name = names.partial(bucket_of(work.lease_id.unit), work.lease_id)
-        self.store.replace(name, self._bytes(work))
+        self.store.replace(name, self.encode(work))
 
     def attempt(self, work: UnitWork, rows: tuple[int, ...]) -> None:
         """Note which rows are tried now."""
@@ -73,10 +78,6 @@ class Saver:
             host=origin.host,
         )
         failures.record_failure(self.store, failure)
-
-    def _bytes(self, work: UnitWork) -> bytes:
-        table = work.table(self.labels(work.place.task), self.origin(work.lease_id.generation))
-        return verdicts.to_parquet(table, run=self.run, unit=work.lease_id.unit)
 
     def _saved(self, lease_id: LeaseId, place: Place) -> list[pa.Table]:
         tables = []

@@ -35,7 +35,7 @@ by_rename: Plants = (Planted(PosixStore, "publish", _rename_over),)
 
 
 def _first(_original: Any) -> Any:
-    def write(self: Saver, work: Any) -> None:
+    def write(self: Saver, work: Any, content: bytes) -> None:
         pass
 
     return write
@@ -44,7 +44,7 @@ def _first(_original: Any) -> Any:
 def _then_write(original: Any) -> Any:
     def publish(self: Saver, work: Any) -> bool:
         is_mine: bool = original(self, work)
-        results.write(self.store, work.lease_id, self._bytes(work))
+        results.write(self.store, work.lease_id, self.encode(work))
         return is_mine
 
     return publish
@@ -58,7 +58,7 @@ def _write_again(original: Any) -> Any:
         try:
             return bool(original(self, work))
         except StoreError:
-            self.write(work)
+            self.write(work, self.encode(work))
             raise
 
     return publish

@@ -45,6 +45,15 @@ def test_of_two_agents_that_move_on_from_a_bucket_only_the_first_merges_it(run: 
     assert buckets.compacted(run.store) == {1}
 
 
+def test_an_agent_that_rests_merges_its_last_bucket_once(run: FabricatedRun) -> None:
+    agent = compactor(run, "first")
+    agent.published(256)
+    agent.rest()
+    assert buckets.compacted(run.store) == {1}
+    agent.store = None  # type: ignore[assignment]
+    agent.rest()
+
+
 def test_agents_that_leave_merge_what_killed_ones_left_behind_a_few_each(run: FabricatedRun) -> None:
     assert run.store.create(names.merger(0), b"killed while it merged")
     compactor(run, "third").finish()

@@ -1,5 +1,6 @@
 """What an agent concludes about the holders of leases, its own leases among them."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,13 @@ def test_a_look_that_is_due_moves_what_is_due_next_on(run: FabricatedRun) -> Non
     due_s = owners.next_look_s({LeaseId(0, 0): 6.0})
     owners.look(LeaseId(0, 0), due_s)
     assert owners.next_look_s({LeaseId(0, 0): 6.0}) > due_s
+
+
+def test_a_dead_neighbour_is_told_of_once_and_one_that_left_never(run: FabricatedRun) -> None:
+    add_agent(run, "killed", unit=7)
+    add_agent(run, "silent", unit=None)
+    add_agent(run, "left", state=AgentState.LEFT, unit=None)
+    owners = dataclasses.replace(_owners(run), is_dead=lambda record: True)
+    owners.meet_neighbours(["killed", "silent", "left"])
+    assert owners.units_of_dead_neighbours(0.0) == [7, None]
+    assert owners.units_of_dead_neighbours(1.0) == []
