@@ -116,9 +116,9 @@ MUTANTS = (
         name="judgement kept for ever",
         why="Who was silent once is silent.",
         plants=on_leases.judgement_kept,
-        stress={"n_agents": 4, "n_hosts": 3, "n_freezes": 4, "rows_per_s": 0.02},
+        stress={"weather": Weather(latency_s=0.01), "n_agents": 4, "n_hosts": 3, "n_freezes": 4, "rows_per_s": 0.02},
         laws="7",
-        seed=3879,
+        seed=468,
     ),
     Mutant(
         name="lease error taken for failure",
