@@ -80,7 +80,7 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except FsctxError as error:
-        from fsctx.coordinator.logs.entries import printable
+        from fsctx.coordinator.printing import printable
 
         print(f"fsctx: {printable(str(error))}", file=sys.stderr)  # noqa: T201 - the one place that reports errors
         sys.exit(error.exit_code)

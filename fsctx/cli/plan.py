@@ -78,7 +78,7 @@ def plan(*, run: Path, is_json: bool, **options: Any) -> None:
     .zst): files, folders, globs. The same command again after an interruption completes the plan.
     """
     from fsctx.coordinator import plan as planning
-    from fsctx.coordinator.logs.entries import printable
+    from fsctx.coordinator.printing import printable
 
     with progress_bars(is_shown=not is_json) as progress:
         report = planning.plan(_request(run, **options), progress=progress)

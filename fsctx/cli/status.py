@@ -113,7 +113,7 @@ def _print_text(seen: "Status", *, root: str) -> None:
     import sys
 
     from fsctx.coordinator import status_text
-    from fsctx.coordinator.logs.entries import printable
+    from fsctx.coordinator.printing import printable
 
     for line in status_text.summary(seen, root=root):
         click.echo(printable(line))

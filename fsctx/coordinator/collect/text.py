@@ -11,7 +11,7 @@ from fsctx.coordinator.collect.collect import Summary
 from fsctx.coordinator.collect.metrics import NONE, TaskMetrics
 from fsctx.coordinator.collect.problems import Problem
 from fsctx.coordinator.collect.standing import standings
-from fsctx.coordinator.logs.entries import printable
+from fsctx.coordinator.printing import printable
 from fsctx.coordinator.sweeps import sweep_lines
 from fsctx.protocol.verdicts import Status
 

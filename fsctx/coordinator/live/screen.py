@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fsctx.coordinator import status_text
 from fsctx.coordinator.live.pace import Left
-from fsctx.coordinator.logs.entries import printable
+from fsctx.coordinator.printing import printable
 from fsctx.coordinator.progress import AgentView, Status
 from fsctx.protocol.agents import AgentState
 

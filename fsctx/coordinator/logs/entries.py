@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from fsctx.coordinator.printing import printable
+
 _HEADING = ("time", "event", "at_s")
 """Fields of an event that stand at the beginning of its line, or that people do not read."""
 
@@ -69,8 +71,3 @@ def _value(value: Any) -> str:
     if isinstance(value, str) and _DIGEST.fullmatch(value):
         return value[:12]
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def printable(text: str) -> str:
-    """Escape what would move a terminal's cursor: logs hold words of engines and of other people's files."""
-    return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in text)
