@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fsctx.cli.numbers import Number
-from fsctx.errors import Damaged
+from fsctx.errors import Damaged, InputError
 
 _SECONDS_PER_DAY = 86_400.0
 _SHORTEST = 6
@@ -99,9 +99,17 @@ def prune(digests: tuple[str, ...], days: float | None, folder: Path | None, *, 
 
 def _begin_with(given: tuple[str, ...], node: Any) -> frozenset[str]:
     """Return the digests that begin like those given: a list shows no more than their beginnings."""
-    long = tuple(digest for digest in given if len(digest) >= _SHORTEST)
-    known = (entry.digest for entry in node.entries())
-    return frozenset(digest for digest in known if digest in given or digest.startswith(long))
+    known = [entry.digest for entry in node.entries()]
+    found: set[str] = set()
+    for start in given:
+        like = {one for one in known if one == start or (len(start) >= _SHORTEST and one.startswith(start))}
+        if not like:
+            raise InputError(
+                f"{node.root} has no entry {start!r}: pass {_SHORTEST} or more characters of a digest that "
+                "`fsctx cache list` shows"
+            )
+        found |= like
+    return frozenset(found)
 
 
 def _open(folder: Path | None) -> Any:

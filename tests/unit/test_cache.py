@@ -356,9 +356,12 @@ def test_the_commands_list_verify_and_prune(node: NodeCache, context: Context) -
 def test_prune_takes_what_a_list_shows_of_a_digest(node: NodeCache, context: Context) -> None:
     node.fetch(dataclasses.replace(context, digest="d1" * 32))
     node.release()
-    for asked, n_removed in (("", 0), ("d1d1d", 0), ("d2d2d2", 0), ("d1" * 8, 1)):
-        removed = CliRunner().invoke(command, ["prune", asked, "--cache", str(node.root), "--json"]).output
-        assert len(json.loads(removed)["removed"]) == n_removed
+    where = ["--cache", str(node.root), "--json"]
+    for unknown in ("", "d1d1d", "d2d2d2"):
+        refused = CliRunner().invoke(command, ["prune", "d1" * 8, unknown, *where])
+        assert isinstance(refused.exception, InputError)
+        assert f"no entry '{unknown}'" in str(refused.exception)
+    assert len(json.loads(CliRunner().invoke(command, ["prune", "d1" * 8, *where]).output)["removed"]) == 1
 
 
 def test_verify_ends_with_damage_and_says_what_happens_next(node: NodeCache, context: Context) -> None:
