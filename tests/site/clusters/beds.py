@@ -115,6 +115,13 @@ class Run:
         """Wait until every unit is done."""
         wait_until(lambda: self.status()["state"] == "done", what=lambda: self.fsctx("status"))
 
+    def wait_left(self) -> None:
+        """Wait until every agent said that it left."""
+        wait_until(
+            lambda: {session.state for session in self.sessions()} == {AgentState.LEFT},
+            what=lambda: self.fsctx("status"),
+        )
+
     def collect(self) -> dict[str, Any]:
         """Collect, and return the proof."""
         found: dict[str, Any] = json.loads(self.fsctx("collect", "-o", f"{self.folder}.parquet", "--json"))
