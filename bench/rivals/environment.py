@@ -7,13 +7,14 @@ import site
 import subprocess
 import sys
 import venv
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 MOST_S = 900
 """An installation or a run that takes longer is given up."""
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,8 @@ class Rival:
     """To be installed from PyPI; None: the environment must stand already."""
     borrows: bool = False
     """Whether it computes with this interpreter's torch and transformers."""
+    building: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables for its installation: what is not needed of it need not be compiled."""
 
 
 class Skipped(Exception):
@@ -49,7 +52,7 @@ def interpreter(rival: Rival, environments: Path) -> Path:
         venv.create(folder, with_pip=True, clear=True)
         if rival.borrows:
             _borrow(folder)
-        _checked([str(python), "-m", "pip", "install", "--quiet", rival.package])
+        _checked([str(python), "-m", "pip", "install", "--quiet", "--no-cache-dir", rival.package], rival.building)
         done.touch()
     return python
 
@@ -74,9 +77,8 @@ def _borrow(folder: Path) -> None:
     (own / "borrowed.pth").write_text("\n".join(site.getsitepackages()) + "\n", encoding="utf-8")
 
 
-def _checked(command: Sequence[str]) -> str:
-    offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | offline
+def _checked(command: Sequence[str], settings: Mapping[str, str] = OFFLINE) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | dict(settings)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=environment, start_new_session=True, **pipes) as process:
         try:
