@@ -5,7 +5,13 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile(  # how long an example takes says what else the machine does
+    "tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("tests")
 
 
 @pytest.fixture

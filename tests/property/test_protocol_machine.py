@@ -189,5 +189,5 @@ class ProtocolMachine(RuleBasedStateMachine):
 
 TestProtocolMachine = ProtocolMachine.TestCase
 TestProtocolMachine.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=60, stateful_step_count=40, suppress_health_check=list(HealthCheck)
 )

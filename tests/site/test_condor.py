@@ -91,6 +91,7 @@ def test_an_agent_stops_leasing_before_its_time_limit(pool: Bed) -> None:
     run = pool.make_run("limited", rows=4000, unit_rows=10)
     run.submit("-n", "1", "--set", "walltime_s=40", engine="fake:rows_per_s=10,batch_tokens=4")
     wait_until(lambda: run.events("left"), what=lambda: run.fsctx("status"))
+    run.wait_left()
     assert "walltime" in run.events("left")[0]["reason"]
     assert run.sessions()[0].ledger.rows_done > 0
     wait_until(lambda: not queue(run, "ProcId"), what=lambda: run.fsctx("status"))  # else it would be put on hold
@@ -109,7 +110,7 @@ def test_a_pilot_lost_without_warning_costs_the_rows_since_its_last_save(pool: B
         "-n", "1", "--set", 'where=TARGET.Machine =?= "n1.pool.test"', engine=engine, agent=("--save-every", "2")
     )
     wait_until(lambda: len(run.events("saved")) >= 2, what=lambda: run.fsctx("status"))
-    victim = run.working()[0].agent
+    victim = run.records()[0].agent
     saved = run.events("saved")[-1]
     match loss:
         case "vacate-fast":

@@ -94,6 +94,7 @@ def test_an_agent_stops_leasing_before_its_time_limit(cluster: Bed) -> None:
     run.submit("-n", "1", "--set", "time=1:00", "--set", "notice_s=0", engine=SLOW)
     run.submit("-n", "1", "--set", "time=2:00", "--set", "notice_s=60", engine=SLOW)  # Slurm gives up to 30 s more
     wait_until(lambda: len(run.events("left")) == 2, what=lambda: run.fsctx("status"))
+    run.wait_left()
     limits = {record.agent: record.job.left_s for record in run.records() if record.job is not None}
     reasons = {event["reason"]: limits[event["agent"]] or 1e9 for event in run.events("left")}
     assert reasons.pop("SIGTERM was received") <= 120
@@ -114,6 +115,7 @@ def test_pilots_preempted_by_a_higher_partition_save_and_come_back(cluster: Bed)
         cluster.call("root", "scontrol", "update", f"jobid={run.jobs()[0]}_{k}", "starttime=now", code=None)
     run.wait_done()
     assert_each_once(run, 1600)
+    run.wait_left()  # how much an agent computed it notes after the last of it is there
     assert run.n_computed() == 1600  # what was saved was not computed again
 
 

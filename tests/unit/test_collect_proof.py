@@ -234,7 +234,7 @@ class _Vanishing:
         return None if name == self._name and self._looks > 1 else self._store.target(name)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_the_counts_are_right_for_any_geometry_and_any_set_of_finished_units(data):
     n_rows = data.draw(st.integers(1, 40), label="rows")

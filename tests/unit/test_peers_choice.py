@@ -51,6 +51,15 @@ def test_a_source_that_failed_may_be_followed_by_another_at_once() -> None:
     assert one.from_peer("b", 0.0) == 0
 
 
+def test_what_was_asked_of_a_peer_that_is_lost_may_be_asked_of_another_at_once() -> None:
+    one = choice(1)
+    one.saw("a", {0}, set())
+    one.saw("b", {0}, set())
+    assert one.from_peer("a", 0.0) == 0
+    one.lost("a")
+    assert one.from_peer("b", 0.0) == 0
+
+
 def test_of_the_origin_is_wanted_what_no_peer_has_or_reads() -> None:
     one = choice()
     one.saw("a", {0}, {1})

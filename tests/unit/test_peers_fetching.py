@@ -11,8 +11,9 @@ import pytest
 from peering import CHUNK, FreeSlots, Node, announce, make_context
 
 from fsctx.cache import NodeCache
-from fsctx.cache.chunks import Chunk, bitmap, chunks_of
+from fsctx.cache.chunks import Brought, Chunk, Incoming, bitmap, chunks_of
 from fsctx.cache.peers.client import ClientLimits
+from fsctx.cache.peers.fetch import Fetch
 from fsctx.cache.peers.transit import Patience
 from fsctx.cache.peers.wire import ChunkMap, encode_map
 from fsctx.errors import Damaged, StoreError
@@ -167,11 +168,13 @@ def test_whatever_the_only_peer_does_the_origin_is_read(node: Node, store: Posix
 
 
 def test_a_peer_that_sent_a_wrong_chunk_is_reported_and_not_asked_again(
-    node: Node, honest: Node, store: PosixStore
+    tmp_path: Path, node: Node, store: PosixStore
 ) -> None:
     sources = dataclasses.replace(node.sources())
-    with misbehaving(store, MISDEEDS["garbage"]) as asked:
-        honest.serve()
+    lie = to_chunks(lambda connection, path: answer(connection, bytes(len(asked_for(node.context, path)))))
+    with misbehaving(store, lie) as asked, Node(store, node.context, tmp_path / "part", "part") as part:
+        part.keep(range(12))  # so that something is asked of the other one, however slow it is
+        part.serve()
         node.fetch_with(sources)
         assert [(kind, fields["peer"]) for kind, fields in node.events] == [("peer_dropped", "liar")]
         n_asked = len(asked)
@@ -179,6 +182,32 @@ def test_a_peer_that_sent_a_wrong_chunk_is_reported_and_not_asked_again(
         assert "liar" not in {record.agent for record in sources.neighbours.find(9, known=[])}
         assert len(asked) == n_asked
     assert is_whole(node)
+
+
+def test_a_peer_whose_wrong_chunk_is_the_last_that_is_missing_is_reported_too(node: Node, store: PosixStore) -> None:
+    """The thread that reports does not wake before the other peer brought that chunk too."""
+    asked, asleep = threading.Event(), threading.Event()
+
+    def lie(connection: socket.socket, path: str) -> None:
+        asked.set()
+        asleep.wait()
+        answer(connection, bytes(len(asked_for(node.context, path))))
+
+    def give(connection: socket.socket, path: str) -> None:
+        asked.wait()
+        answer(connection, asked_for(node.context, path))
+
+    def bring(incoming: Incoming) -> Brought:
+        def sleep() -> None:
+            while asked.is_set() and incoming.missing():
+                asleep.set()
+                threading.Event().wait(0.01)
+
+        return Fetch(incoming, dataclasses.replace(node.sources(), tend=sleep)).run()
+
+    with misbehaving(store, to_chunks(lie)), misbehaving(store, to_chunks(give), name="honest"):
+        NodeCache(node.root).fetch(node.context, bring)
+    assert [(kind, fields["peer"]) for kind, fields in node.events] == [("peer_dropped", "liar")]
 
 
 def test_only_wrong_bytes_are_held_against_a_peer(node: Node, honest: Node, store: PosixStore) -> None:
@@ -227,11 +256,14 @@ def test_what_another_reads_from_the_origin_is_waited_for(node: Node, store: Pos
             all_of_it = bitmap(range(13), 13)
             answer(connection, encode_map(ChunkMap(held=b"", coming=all_of_it)) if len(looks) < 4 else whole_map())
         else:
-            chunk = next(one for one in chunks_of(node.context) if path.endswith(one.sha256))
-            answer(connection, bytes_of(node.context, chunk))
+            answer(connection, asked_for(node.context, path))
 
     with misbehaving(store, reply):
         assert node.fetch() == {"peer": node.context.size_bytes}
+
+
+def asked_for(context: Context, path: str) -> bytes:
+    return bytes_of(context, next(one for one in chunks_of(context) if path.endswith(one.sha256)))
 
 
 def bytes_of(context: Context, chunk: Chunk) -> bytes:

@@ -132,7 +132,7 @@ def test_shards_end_where_the_geometry_says(tmp_path: Path) -> None:
     assert claims_of(tmp_path / "run").column("claim").to_pylist() == [f"claim {i}" for i in range(2_000)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     sizes=st.lists(st.integers(0, 60), min_size=1, max_size=5),
     unit_rows=st.integers(3, 70),

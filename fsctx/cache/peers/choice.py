@@ -39,9 +39,11 @@ class Choice:
         return gets_on
 
     def lost(self, peer: str) -> None:
-        """Forget a peer."""
+        """Forget a peer: another may bring what was on its way from this one."""
         self._held.pop(peer, None)
         self._coming.pop(peer, None)
+        for number in self._flights:
+            self.failed(number, peer)
 
     def from_peer(self, peer: str, now_s: float) -> int | None:
         """Take the rarest chunk that a peer has and nobody sends yet; None if there is none."""

@@ -99,6 +99,7 @@ class Fetch:
                 self._transit.wait(_TICK_S)
         finally:
             self._transit.end()
+            self._remember_failures()  # a peer whose bytes were wrong is told of before others bring the right ones
             with suppress(StoreError):
                 self._sources.slots.give_back()
         return self._transit.brought
@@ -113,6 +114,7 @@ class Fetch:
         """Do what is due. What the shared filesystem refuses is tried again: it only makes things faster."""
         now_s = self._sources.clock()
         self._remember_failures()
+        self._let_useless_rest()
         with suppress(StoreError):
             self._sources.tend()
             self._look_for_neighbours(now_s)
@@ -124,6 +126,8 @@ class Fetch:
             self._sources.neighbours.failed(agent, error)
             if error.fault == Fault.WRONG:
                 self._sources.event("peer_dropped", peer=agent, why=str(error))
+
+    def _let_useless_rest(self) -> None:
         while not self._useless.empty():
             self._sources.neighbours.rest(self._useless.get(), _USELESS_S)
 

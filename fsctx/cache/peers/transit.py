@@ -101,9 +101,10 @@ class Transit:
             return self.choice.has_use_for(peer)
 
     def lost(self, peer: str) -> None:
-        """Forget a peer."""
+        """Forget a peer: another may bring what was on its way from this one."""
         with self._changed:
             self.choice.lost(peer)
+            self._changed.notify_all()
 
     def next_of_peer(self, peer: str) -> int | None:
         """Take a chunk to ask a peer for."""

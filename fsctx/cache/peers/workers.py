@@ -25,7 +25,8 @@ def ask(
     `has_room` is told for how many seconds the peer had nothing; `answered` is called once it said anything.
 
     Raises:
-        PeerFailed: it gave nothing, and should not be asked for a while.
+        PeerFailed: it gave nothing, and should not be asked for a while. What it was asked for is on its way until
+            the transit is told that the peer is lost.
     """
     digest, chance = transit.incoming.context.digest, Random(agent)
     useful_s, asked_s = transit.clock(), -math.inf
@@ -49,13 +50,12 @@ def _bring(transit: Transit, number: int, agent: str, client: PeerClient) -> boo
         data = client.chunk(transit.chunk(number), transit.hear)
         transit.put(number, agent, data)
     except WrongBytes as error:
-        transit.failed(number, agent)
         raise PeerFailed(Fault.WRONG, str(error)) from None
     except PeerFailed as error:
+        if error.fault not in (Fault.BUSY, Fault.GONE):
+            raise
         transit.failed(number, agent)
-        if error.fault in (Fault.BUSY, Fault.GONE):
-            return False
-        raise
+        return False
     return True
 
 

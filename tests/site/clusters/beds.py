@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from e2e.running import events_by_agent
 from testbeds import BATCH_SYSTEMS as SCRIPTS
 
 from fsctx.protocol import agents, names
@@ -91,10 +92,8 @@ class Run:
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         """Return all events of a kind, of all agents."""
-        logs = sorted((self.store.root / names.AGENTS).glob("*/events.jsonl"))
-        found = [
-            {**json.loads(line), "agent": log.parent.name} for log in logs for line in log.read_text().splitlines()
-        ]
+        by_agent = events_by_agent(self.store.root)
+        found = [{**event, "agent": agent} for agent, events in by_agent.items() for event in events]
         return [event for event in found if event["event"] == kind]
 
     def n_computed(self) -> int:
@@ -116,9 +115,12 @@ class Run:
         wait_until(lambda: self.status()["state"] == "done", what=lambda: self.fsctx("status"))
 
     def wait_left(self) -> None:
-        """Wait until every agent said that it left."""
+        """Wait until every agent said that it left, in its session and as its last event."""
         wait_until(
-            lambda: {session.state for session in self.sessions()} == {AgentState.LEFT},
+            lambda: (
+                {session.state for session in self.sessions()} == {AgentState.LEFT}
+                and {event["agent"] for event in self.events("left")} == set(agents.list_agents(self.store))
+            ),
             what=lambda: self.fsctx("status"),
         )
 
