@@ -77,12 +77,14 @@ def plan(*, run: Path, is_json: bool, **options: Any) -> None:
     INPUT is Parquet, JSON Lines, a JSON array, CSV, TSV or text with one claim a line, plain or compressed (.gz,
     .zst): files, folders, globs. The same command again after an interruption completes the plan.
     """
+    import msgspec
+
     from fsctx.coordinator import plan as planning
     from fsctx.coordinator.printing import printable
 
     with progress_bars(is_shown=not is_json) as progress:
         report = planning.plan(_request(run, **options), progress=progress)
-    click.echo(_as_json(report) if is_json else "\n".join(map(printable, _as_text(report))))
+    click.echo(msgspec.json.encode(report) if is_json else "\n".join(map(printable, _as_text(report))))
 
 
 def _request(
@@ -124,12 +126,6 @@ def progress_bars(*, is_shown: bool) -> "Iterator[Progress]":
             bars.update(steps[step], completed=done, total=total)
 
         yield show
-
-
-def _as_json(report: "PlanReport") -> str:
-    import msgspec
-
-    return msgspec.json.encode(report).decode()
 
 
 def _as_text(report: "PlanReport") -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 import contextlib
 import fcntl
+import io
+import json
 import os
 import pty
 import re
@@ -12,8 +14,9 @@ import termios
 from pathlib import Path
 
 import pytest
-from fabricate import FabricatedRun, add_agent, fabricate, finish_all, finish_unit
+from fabricate import FabricatedRun, add_agent, fabricate, fail_unit, finish_all, finish_unit
 
+from fsctx.cli.characters import never_fail_for_a_character
 from fsctx.coordinator.environment import pack
 from fsctx.coordinator.plan.draft import MAX_NAMES, check_options
 from fsctx.coordinator.plan.request import PlanRequest
@@ -117,6 +120,53 @@ def test_markup_in_labels_is_text(run: FabricatedRun, tmp_path: Path) -> None:
     assert "[red]SUPPORTED[/red]" in call("collect", run.root, COLUMNS="200").stdout
     call("report", run.root, "-o", tmp_path / "page.html")
     assert "[red]SUPPORTED[/red]" in (tmp_path / "page.html").read_text()
+
+
+def test_what_others_wrote_moves_no_cursor(run: FabricatedRun) -> None:
+    evil = "\x1b[2J\x1b]0;title\x07"
+    finish_unit(run, 0, changed={1: {"verdict": None, "status": "error", "error": f"reason{evil}"}})
+    fail_unit(run, 1, reason=f"died{evil}")
+    add_agent(run, "agent-1", device=f"Titan{evil}", why=f"it is tired{evil}")
+    for words in (("status", run.root), ("collect", run.root, "--partial")):
+        said = call(*words).stdout
+        assert "\x1b" not in said
+        assert r"\x1b[2J" in said
+        master, slave = pty.openpty()
+        subprocess.run([sys.executable, "-m", "fsctx", *map(str, words)], stdout=slave, stderr=slave, check=True)
+        os.close(slave)
+        shown = read_all(master)
+        os.close(master)
+        assert "\x1b[2J" not in shown
+        assert "\x1b]0" not in shown
+
+
+def test_a_plan_is_told_in_an_old_locale_and_its_json_is_utf_8_in_any(tmp_path: Path) -> None:
+    (tmp_path / "claims.jsonl").write_text('{"claim": "Äpfel", "label": "REFUTES"}\n', encoding="utf-8")
+    words = ("plan", tmp_path / "claims.jsonl", "--run", tmp_path / "run", "--model", "fake")
+    done = call(*words, **OLD_LOCALE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "REFUTES ? REFUTED: 1 rows" in done.stdout
+    (tmp_path / "größe.jsonl").write_bytes(
+        (tmp_path / "claims.jsonl").read_bytes().replace(b"REFUTES", "größe".encode())
+    )
+    words = ("plan", "größe.jsonl", "--run", tmp_path / "run2", "--model", "fake", "--json")
+    done = subprocess.run(
+        [sys.executable, "-m", "fsctx", *map(str, words)],
+        env={**os.environ, **OLD_LOCALE, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["labels"][0]["label"] == "größe"
+
+
+def test_the_bytes_of_a_file_name_are_written_as_they_are() -> None:
+    output = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
+    never_fail_for_a_character(output)
+    output.write("a\udcff → b")
+    output.flush()
+    assert output.buffer.getvalue() == b"a\xff ? b"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
