@@ -150,8 +150,10 @@ def _as_text(report: "PlanReport") -> Iterator[str]:
 
 
 def _label_lines(report: "PlanReport") -> Iterator[str]:
-    for template in report.labels[0].meaning:
-        prefix = f"{template}: " if len(report.labels[0].meaning) > 1 else ""
+    alike = _alike(report)
+    for template, *others in alike:
+        more = f" and {len(others):,} more" if others else ""
+        prefix = f"{template}{more}: " if len(alike) > 1 else ""
         unmapped = [label for label in report.labels if label.meaning[template] is None]
         for label in report.labels:
             meaning = label.meaning[template]
@@ -164,6 +166,14 @@ def _label_lines(report: "PlanReport") -> Iterator[str]:
             yield f"    {prefix}not mapped, so {n_rows:,} rows count as unlabelled (--map GOLD=LABEL): {shown}{more}"
     if report.n_without_label:
         yield f"    without a label: {report.n_without_label:,} rows"
+
+
+def _alike(report: "PlanReport") -> list[list[str]]:
+    """Return the templates, together those that take every gold label for the same."""
+    groups: dict[tuple[str | None, ...], list[str]] = {}
+    for template in report.labels[0].meaning:
+        groups.setdefault(tuple(label.meaning[template] for label in report.labels), []).append(template)
+    return list(groups.values())
 
 
 def _size(n_bytes: float) -> str:

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -63,7 +64,8 @@ def call(*words: object, **environ: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "fsctx", *map(str, words)],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         env={**os.environ, **environ},
         check=False,
     )
@@ -141,24 +143,15 @@ def test_what_others_wrote_moves_no_cursor(run: FabricatedRun) -> None:
 
 
 def test_a_plan_is_told_in_an_old_locale_and_its_json_is_utf_8_in_any(tmp_path: Path) -> None:
-    (tmp_path / "claims.jsonl").write_text('{"claim": "Äpfel", "label": "REFUTES"}\n', encoding="utf-8")
+    (tmp_path / "claims.jsonl").write_text('{"claim": "a", "label": "REFUTES"}\n{"claim": "b", "label": "größe"}\n')
     words = ("plan", tmp_path / "claims.jsonl", "--run", tmp_path / "run", "--model", "fake")
-    done = call(*words, **OLD_LOCALE)
+    done = call(*words, PYTHONIOENCODING="latin-1")
     assert (done.returncode, done.stderr) == (0, "")
     assert "REFUTES ? REFUTED: 1 rows" in done.stdout
-    (tmp_path / "größe.jsonl").write_bytes(
-        (tmp_path / "claims.jsonl").read_bytes().replace(b"REFUTES", "größe".encode())
-    )
-    words = ("plan", "größe.jsonl", "--run", tmp_path / "run2", "--model", "fake", "--json")
-    done = subprocess.run(
-        [sys.executable, "-m", "fsctx", *map(str, words)],
-        env={**os.environ, **OLD_LOCALE, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "1"},
-        cwd=tmp_path,
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["labels"][0]["label"] == "größe"
+    shutil.rmtree(tmp_path / "run")
+    again = [sys.executable, "-m", "fsctx", *map(str, words), "--json"]
+    told = subprocess.run(again, env={**os.environ, "PYTHONIOENCODING": "latin-1"}, stdout=subprocess.PIPE, check=True)
+    assert {label["label"] for label in json.loads(told.stdout)["labels"]} == {"REFUTES", "größe"}
 
 
 def test_the_bytes_of_a_file_name_are_written_as_they_are() -> None:
