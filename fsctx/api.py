@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from fsctx.errors import InputError
 from fsctx.store import PosixStore
@@ -12,6 +12,7 @@ from fsctx.store import PosixStore
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from fsctx.agent.audit import Audit
     from fsctx.coordinator.collect.collect import Summary
     from fsctx.coordinator.collect.writers import FileFormat
     from fsctx.coordinator.plan import PlanReport, Progress
@@ -39,6 +40,8 @@ def plan(  # noqa: PLR0913 - as many options as the command has
     gold: Mapping[str, str] | None = None,
     unit_rows: int | None = None,
     ttl_s: float | None = None,
+    sweep: Literal["halving"] | None = None,
+    budget: int | None = None,
     has_header: bool | None = None,
     is_quoted: bool | None = None,
     only_used_columns: bool = False,
@@ -69,6 +72,8 @@ def plan(  # noqa: PLR0913 - as many options as the command has
         gold=dict(gold or {}),
         unit_rows=unit_rows,
         ttl_s=ttl_s,
+        sweep=sweep,
+        budget=budget,
         has_header=has_header,
         is_quoted=is_quoted,
         is_lean=only_used_columns,
@@ -225,6 +230,35 @@ class Run:
         from fsctx.coordinator.report.page import report_so_far
 
         return report_so_far(self._store, Path(output))
+
+    def audit(  # noqa: PLR0913 - as many options as the command has
+        self,
+        *,
+        share: float | None = 0.01,
+        rows: int | None = None,
+        seed: int = 0,
+        tolerance: float = 0.25,
+        engine: str = "auto",
+        device: str = "auto",
+        dtype: str | None = None,
+        cache: PathLike | None = None,
+    ) -> "Audit":
+        """Compute a sample of published verdicts again, here, as `fsctx audit` does: a share of them, or some `rows`.
+
+        Raises:
+            NotComplete: nothing is published yet.
+            InputError: a sample of nothing was asked for, or there is no such engine or device.
+        """
+        from fsctx.agent.audit import Sample, audit
+        from fsctx.agent.options import AgentOptions
+        from fsctx.cache import default_root
+
+        if not (0 < share <= 1 if rows is None and share is not None else (rows or 0) > 0):
+            raise InputError(f"share {share}, rows {rows}: pass a share from 0 to 1, or a number of rows")
+        folder = default_root(os.environ, None if cache is None else Path(cache))
+        options = AgentOptions(cache=folder, engine=engine, device=device, dtype=dtype)
+        sample = Sample(share=share if rows is None else None, n_rows=rows or 0, seed=seed)
+        return audit(self.path, options, sample, tolerance=tolerance, say=lambda _: None)
 
 
 def _device_of(run: Path, agent_options: tuple[str, ...]) -> str:

@@ -54,7 +54,7 @@ def referee(
         run=run,
         search=search
         or Search(run.manifest.geometry, run.manifest.tasks, Random(1), extent=read_extent(run.store, run.manifest)),
-        slices=Slices(run.store),
+        slices=Slices(run.store, run=run.manifest.run),
         agent=agent,
         events=EventLog(run.store, agent, clock=lambda: 0.0, utc=lambda: ""),
         chance=Random(1),
@@ -86,7 +86,7 @@ class Worker:
         for unit in set(units) - self.done:
             place = self.run.manifest.geometry.place(unit)
             bound = self.bound(place.task)
-            with contextlib.closing(Slices(self.run.store)) as slices:
+            with contextlib.closing(Slices(self.run.store, run=self.run.manifest.run)) as slices:
                 verdicts = bound.infer(bound.encode(slices.read(place, ())))
             origin = Origin(generation=0, agent="worker", host="host", device="fake", engine="fake")
             table = to_table(verdicts, self.run.labels(place.task), origin)
@@ -119,7 +119,7 @@ class Worker:
         """Return a task's accuracy on all claims, as the full sweep finds it."""
         geometry, bound = self.run.manifest.geometry, self.bound(task)
         places = [geometry.place(geometry.unit_of(task=task, slice_number=n)) for n in range(geometry.n_slices)]
-        with contextlib.closing(Slices(self.run.store)) as slices:
+        with contextlib.closing(Slices(self.run.store, run=self.run.manifest.run)) as slices:
             verdicts = [v for place in places for v in bound.infer(bound.encode(slices.read(place, ())))]
             labels = [label for place in places for label in slices.labels(place)]
         return sum(v.verdict == label for v, label in zip(verdicts, labels, strict=True)) / len(labels)

@@ -152,7 +152,7 @@ def _chance(agent: str) -> Random:
 
 
 def _ahead(parts: Parts, residency: Residency, limits: Limits, behind: Behind) -> Ahead:
-    slices = Slices(parts.run.store)
+    slices = Slices(parts.run.store, run=parts.run.manifest.run)
     return Ahead(
         geometry=parts.run.manifest.geometry,
         scout=_scout(parts, limits, slices),

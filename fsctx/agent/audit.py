@@ -74,7 +74,7 @@ def audit(
     drawn, n_published = draw(geometry, _done_units(run.store, geometry), sample)
     residency = stand_by(run, options, say=say)
     try:
-        with contextlib.closing(Slices(run.store)) as slices:
+        with contextlib.closing(Slices(run.store, run=run.manifest.run)) as slices:
             results = results_of(run.store, run.manifest)
             replay = _Replay(run=run, residency=residency, slices=slices, results=results)
             rows = list(replay.rows(drawn))

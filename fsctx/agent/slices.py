@@ -15,6 +15,7 @@ from fsctx.errors import Damaged, StoreError
 from fsctx.protocol import names
 from fsctx.protocol.geometry import Place
 from fsctx.protocol.manifest import EXTRA, ROW_CLAIM, ROW_LABEL
+from fsctx.protocol.shards import check_marks
 from fsctx.store import Store
 
 _KEPT_FOOTERS = 8
@@ -26,8 +27,9 @@ class Slices:
     So a visit's units cost an open per shard and their own bytes.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, run: str) -> None:
         self._store = store
+        self._run = run
         self._footers: OrderedDict[int, pq.FileMetaData] = OrderedDict()
         self._number: int | None = None
         self._source: BinaryIO | None = None
@@ -100,8 +102,10 @@ class Slices:
         if self._shard is None or number != self._number:
             self._close_shard()
             self._number, self._source = number, self._store.open(names.shard(number))
-            self._shard = pq.ParquetFile(self._source, metadata=self._footers.get(number))
-            self._keep(number, self._shard.metadata)
+            shard = pq.ParquetFile(self._source, metadata=self._footers.get(number))
+            check_marks(shard.metadata.metadata, run=self._run, number=number)
+            self._keep(number, shard.metadata)
+            self._shard = shard
         return self._shard
 
     def _close_shard(self) -> None:

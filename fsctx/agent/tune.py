@@ -102,7 +102,7 @@ def _trial(bound: Bound, full: Sequence[list[Encoded]], shape: ModelShape) -> Tr
 
 def _rows(run: RunFiles) -> Iterator[Row]:
     geometry = run.manifest.geometry
-    with contextlib.closing(Slices(run.store)) as slices:
+    with contextlib.closing(Slices(run.store, run=run.manifest.run)) as slices:
         for number in range(geometry.n_slices):
             place = geometry.place(geometry.unit_of(task=0, slice_number=number))
             yield from (row for row in slices.read(place, run.columns(0)) if row.claim)

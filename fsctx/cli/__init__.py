@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import click
 
 from fsctx import __version__
+from fsctx.cli.characters import never_fail_for_a_character
 from fsctx.cli.manual import MANUALS, epilog
 from fsctx.errors import FsctxError
 
@@ -71,8 +72,9 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; every error of ours is one line on stderr."""
-    _open_closed_streams()
     try:
+        _open_closed_streams()
+        never_fail_for_a_character(sys.stdout)
         sys.exit(cli(standalone_mode=False) or 0)
     except click.exceptions.Exit as end:
         sys.exit(end.exit_code)

@@ -64,23 +64,20 @@ def audit(
     Told by the device, engine and dtype that computed them. Takes no work from RUN and writes nothing into it. The
     exit code is 4 where a row differs by more than --tolerance, 3 where nothing is published yet.
     """
+    import msgspec
+
     from fsctx.agent.audit import Sample
     from fsctx.agent.audit import audit as compute
     from fsctx.agent.options import AgentOptions
     from fsctx.cache import default_root
+    from fsctx.coordinator.printing import printable
     from fsctx.errors import Damaged
 
     options = AgentOptions(cache=default_root(os.environ, cache), **device)
     sample = Sample(share=replay[0], n_rows=replay[1], seed=seed)
     found = compute(run, options, sample, tolerance=tolerance, say=lambda line: click.echo(line, err=True))
-    click.echo(_as_json(found) if as_json else "\n".join(_as_text(found)))
+    click.echo(msgspec.json.encode(found) if as_json else "\n".join(map(printable, _as_text(found))))
     return Damaged.exit_code if found.beyond else 0
-
-
-def _as_json(found: "Audit") -> str:
-    import msgspec
-
-    return msgspec.json.encode(found).decode()
 
 
 def _as_text(found: "Audit") -> Iterator[str]:

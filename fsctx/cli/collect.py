@@ -57,7 +57,7 @@ def _print(summary: "Summary", *, as_json: bool) -> None:
     from fsctx.coordinator.collect import text
 
     if as_json:
-        click.echo(msgspec.json.encode(summary).decode())
+        click.echo(msgspec.json.encode(summary))
     else:
         text.show(summary, text.console_for_output())
 

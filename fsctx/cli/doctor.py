@@ -81,7 +81,7 @@ def _print(done: "Visit", *, as_json: bool) -> None:
     from fsctx.coordinator.doctor import words
 
     if as_json:
-        click.echo(json.dumps(words.to_json(done.report), indent=1, ensure_ascii=False))
+        click.echo(json.dumps(words.to_json(done.report), indent=1))
         return
     for line in (*words.table(done.report), *words.closing(done.report)):
         click.echo(line)

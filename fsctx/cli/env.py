@@ -36,7 +36,7 @@ def pack(output: Path, python: Path, *, as_json: bool) -> None:
     with progress_bars(is_shown=not as_json) as progress:
         packed = pack_environment(output, python, progress=lambda done, total: progress("packing", done, total))
     if as_json:
-        click.echo(msgspec.json.encode(packed).decode())
+        click.echo(msgspec.json.encode(packed))
         return
     environment = packed.environment
     click.echo(

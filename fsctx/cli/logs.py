@@ -24,14 +24,10 @@ def logs(*, run: Path, name: str | None, is_followed: bool, as_json: bool) -> No
     With AGENT, that agent's events alone; it may also be the name of a pilot's own output, which tells why an agent did
     not even begin. Times are those that each host wrote; lines of two hosts may be a little out of order.
     """
-    import sys
-
-    from fsctx.cli.characters import never_fail_for_a_character
     from fsctx.coordinator.logs import entries
     from fsctx.coordinator.logs.read import pilot_logs
     from fsctx.store import PosixStore
 
-    never_fail_for_a_character(sys.stdout)
     store = PosixStore(run)
     shown = 0
     for entry in _read(store, name, is_followed=is_followed):

@@ -77,12 +77,14 @@ def plan(*, run: Path, is_json: bool, **options: Any) -> None:
     INPUT is Parquet, JSON Lines, a JSON array, CSV, TSV or text with one claim a line, plain or compressed (.gz,
     .zst): files, folders, globs. The same command again after an interruption completes the plan.
     """
+    import msgspec
+
     from fsctx.coordinator import plan as planning
     from fsctx.coordinator.printing import printable
 
     with progress_bars(is_shown=not is_json) as progress:
         report = planning.plan(_request(run, **options), progress=progress)
-    click.echo(_as_json(report) if is_json else "\n".join(map(printable, _as_text(report))))
+    click.echo(msgspec.json.encode(report) if is_json else "\n".join(map(printable, _as_text(report))))
 
 
 def _request(
@@ -126,12 +128,6 @@ def progress_bars(*, is_shown: bool) -> "Iterator[Progress]":
         yield show
 
 
-def _as_json(report: "PlanReport") -> str:
-    import msgspec
-
-    return msgspec.json.encode(report).decode()
-
-
 def _as_text(report: "PlanReport") -> Iterator[str]:
     if report.is_new:
         yield f"Planned {report.folder}."
@@ -154,8 +150,10 @@ def _as_text(report: "PlanReport") -> Iterator[str]:
 
 
 def _label_lines(report: "PlanReport") -> Iterator[str]:
-    for template in report.labels[0].meaning:
-        prefix = f"{template}: " if len(report.labels[0].meaning) > 1 else ""
+    alike = _alike(report)
+    for template, *others in alike:
+        more = f" and {len(others):,} more" if others else ""
+        prefix = f"{template}{more}: " if len(alike) > 1 else ""
         unmapped = [label for label in report.labels if label.meaning[template] is None]
         for label in report.labels:
             meaning = label.meaning[template]
@@ -168,6 +166,14 @@ def _label_lines(report: "PlanReport") -> Iterator[str]:
             yield f"    {prefix}not mapped, so {n_rows:,} rows count as unlabelled (--map GOLD=LABEL): {shown}{more}"
     if report.n_without_label:
         yield f"    without a label: {report.n_without_label:,} rows"
+
+
+def _alike(report: "PlanReport") -> list[list[str]]:
+    """Return the templates, together those that take every gold label for the same."""
+    groups: dict[tuple[str | None, ...], list[str]] = {}
+    for template in report.labels[0].meaning:
+        groups.setdefault(tuple(label.meaning[template] for label in report.labels), []).append(template)
+    return list(groups.values())
 
 
 def _size(n_bytes: float) -> str:

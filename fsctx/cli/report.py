@@ -21,6 +21,6 @@ def report(*, run: Path, output: Path, as_json: bool) -> None:
 
     summary = report_so_far(PosixStore(run), output)
     if as_json:
-        click.echo(msgspec.json.encode(summary).decode())
+        click.echo(msgspec.json.encode(summary))
     else:
         click.echo(f"Written to {output}: {summary.rows:,} verdicts, {summary.missing:,} missing")

@@ -27,9 +27,6 @@ def status(run: Path, *, watch: bool, as_json: bool) -> None:
     """
     import sys
 
-    from fsctx.cli.characters import never_fail_for_a_character
-
-    never_fail_for_a_character(sys.stdout)
     looks = _looks(run, is_watching=watch)
     if as_json:
         for seen in looks:
@@ -106,7 +103,7 @@ def _print_json(seen: "Status", *, indent: int | None) -> None:
 
     from fsctx.coordinator.progress import to_json
 
-    click.echo(json.dumps(to_json(seen), indent=indent, ensure_ascii=False))
+    click.echo(json.dumps(to_json(seen), indent=indent))
 
 
 def _print_text(seen: "Status", *, root: str) -> None:

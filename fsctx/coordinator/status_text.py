@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fsctx.coordinator.pilots import PilotsView
+from fsctx.coordinator.printing import printable
 from fsctx.coordinator.progress import AgentView, RunState, Status, goodput
 from fsctx.coordinator.sweeps import sweep_lines
 from fsctx.protocol.agents import AgentState
@@ -108,7 +109,7 @@ def duration(seconds: float) -> str:
 
 
 def _row(agent: AgentView, *, oddly_s: float) -> tuple[str, ...]:
-    return (
+    cells = (
         agent.agent,
         agent.device or "?",
         str(agent.state),
@@ -119,6 +120,7 @@ def _row(agent: AgentView, *, oddly_s: float) -> tuple[str, ...]:
         f"{agent.ledger.rows_done:,}",
         _note(agent, oddly_s=oddly_s),
     )
+    return tuple(map(printable, cells))
 
 
 def _brought(agent: AgentView) -> str:

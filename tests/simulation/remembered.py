@@ -68,12 +68,12 @@ def _read(self: Slices, place: Place, columns: Sequence[str]) -> list[Row]:
     store: Any = self._store
     with store.open(names.shard(place.shard)) as source:
         content = source.read()
-    return list(_rows(content, place, tuple(columns)))
+    return list(_rows(content, self._run, place, tuple(columns)))
 
 
 @functools.lru_cache(maxsize=4096)
-def _rows(content: bytes, place: Place, columns: tuple[str, ...]) -> list[Row]:
-    return _read_slice(Slices(_Held(content)), place, columns)  # type: ignore[arg-type]
+def _rows(content: bytes, run: str, place: Place, columns: tuple[str, ...]) -> list[Row]:
+    return _read_slice(Slices(_Held(content), run=run), place, columns)  # type: ignore[arg-type]
 
 
 class _Held:

@@ -23,7 +23,17 @@ SURFACE = {
     "plan": [
         "inputs",
         *("run=", "model=", "base=", "template=", "app=", "method=", "id_column=", "claim_column=", "label_column="),
-        *("gold=", "unit_rows=", "ttl_s=", "has_header=", "is_quoted=", "only_used_columns=", "progress="),
+        *(
+            "gold=",
+            "unit_rows=",
+            "ttl_s=",
+            "sweep=",
+            "budget=",
+            "has_header=",
+            "is_quoted=",
+            "only_used_columns=",
+            "progress=",
+        ),
     ],
     "Run": ["path", "planned="],
     "Run.status": ["self"],
@@ -37,6 +47,10 @@ SURFACE = {
     "Run.collect": ["self", "output", "form=", "partial=", "keep_columns="],
     "Run.statistics": ["self", "partial="],
     "Run.report": ["self", "output"],
+    "Run.audit": [
+        *("self", "share=", "rows=", "seed=", "tolerance="),
+        *("engine=", "device=", "dtype=", "cache="),
+    ],
 }
 """What programs of others may rest on: a change here is a change to them. `=`: by name only."""
 
@@ -215,3 +229,28 @@ def test_pilots_that_cannot_be_are_refused_and_nothing_is_recorded(
 def test_a_folder_that_is_no_run_is_said_so_at_once(tmp_path: Path) -> None:
     with pytest.raises(fsctx.InputError, match="is not a run"):
         fsctx.Run(tmp_path)
+
+
+def test_a_sweep_that_stops_early_is_planned_as_by_the_command(tmp_path: Path) -> None:
+    rows = [{"claim": f"claim {row}", "label": "true"} for row in range(1_000)]
+    (tmp_path / "claims.json").write_text(json.dumps(rows))
+    options = {"run": tmp_path / "run", "model": "fake", "template": ["fever", "true-false"]}
+    run = fsctx.plan(tmp_path / "claims.json", **options, sweep="halving", budget=1_900)  # type: ignore[arg-type]
+    assert run.planned is not None
+    assert len(run.planned.rungs) > 1
+    assert run.status().sweep is not None
+    with pytest.raises(fsctx.InputError, match="--budget 5 bounds a sweep"):
+        fsctx.plan(tmp_path / "claims.json", run=tmp_path / "other", model="fake", budget=5)
+
+
+def test_an_audit_is_the_commands(run: FabricatedRun, tmp_path: Path) -> None:
+    own = fsctx.Run(run.root)
+    options = {"engine": "fake", "cache": tmp_path / "cache"}
+    with pytest.raises(fsctx.NotComplete):
+        own.audit(**options)  # type: ignore[arg-type]
+    finish_all(run)
+    found = own.audit(rows=7, **options)  # type: ignore[arg-type]
+    assert (found.published, found.rows, found.engine[:4]) == (40, 7, "fake")
+    for nothing in ({"share": 0.0}, {"share": 1.5}, {"rows": 0}, {"share": None}):
+        with pytest.raises(fsctx.InputError, match="pass a share"):
+            own.audit(**nothing, **options)  # type: ignore[arg-type]

@@ -56,7 +56,7 @@ def test_text_has_a_line_per_task_and_a_confusion_matrix(run, tmp_path):
     assert "b, fever: rows by gold label (down) and verdict (across)" in said
     assert "20 rows, each once: 20 ok, 0 errors (0 too long); 0 missing, 0 duplicates." in said
     assert f"Written to {tmp_path / 'out.parquet'}" in said
-    assert "Best: a, fever; 0 of 1 others are worse for real, 1 may be as good" in said
+    assert "Best by accuracy: a, fever; 0 of 1 others are worse for real, 1 may be as good" in said
     assert "\x1b" not in said
 
 

@@ -1,6 +1,7 @@
 """How sure verdicts are, and which tasks differ: each number against another way to compute it."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from fsctx.coordinator.collect.collect import Request, collect
 from fsctx.coordinator.collect.comparing import MAX_TASKS, holm, mcnemar
 from fsctx.coordinator.collect.problems import MAX_REASONS, OTHER, Problems
 from fsctx.coordinator.collect.resampling import intervals, label_rates
+from fsctx.coordinator.collect.standing import first_by_f1, most_frequent
 
 
 def all_right(run, rows):
@@ -200,3 +202,18 @@ def test_a_run_with_only_errors_has_an_accuracy_of_0(tmp_path):
     finish_unit(run, 0, changed={row: {"verdict": None, "status": "error", "error": "broken"} for row in range(4)})
     (task,) = collect(run.store, Request()).tasks
     assert (task.accuracy, task.macro_f1, task.macro_f1_ci95) == (0.0, 0.0, (0.0, 0.0))
+
+
+def test_where_labels_are_skewed_it_is_said_who_would_be_first_by_macro_f1_and_what_is_no_achievement(tmp_path):
+    run = fabricate(tmp_path / "run", n_rows=40, unit_rows=40, models=("lazy", "keen"), gold=["SUPPORTS"] * 9 + ["NEI"])
+    finish_unit(run, 0, changed={row: {"verdict": "SUPPORTED"} for row in range(40)})
+    finish_unit(
+        run, 1, changed={row: {"verdict": "NOT ENOUGH INFO" if row % 5 == 4 else "SUPPORTED"} for row in range(40)}
+    )
+    summary = collect(run.store, Request())
+    assert [summary.tasks[position].model for position in summary.ranking] == ["lazy", "keen"]
+    assert first_by_f1(summary) is summary.tasks[1]
+    assert most_frequent(summary.tasks[0]) == ("SUPPORTED", 0.9)
+    alone = replace(summary, ranking=(1,))
+    assert first_by_f1(alone) is None
+    assert first_by_f1(replace(alone, ranking=())) is None

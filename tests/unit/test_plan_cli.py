@@ -164,3 +164,15 @@ def test_claims_without_labels_are_planned(tmp_path: Path) -> None:
 def test_liar_keeps_all_its_rows(tmp_path: Path) -> None:
     options: dict[str, Any] = {"claim_column": "column_3", "label_column": "column_2", "id_column": "column_1"}
     assert make_plan(DATA / "liar_train.tsv", run=tmp_path / "run", **options).rows == 10_269
+
+
+def test_templates_that_take_labels_alike_are_told_together(tmp_path: Path, claims: Path) -> None:
+    for name, labels in (("a", '["SUPPORTED", "REFUTED"]'), ("b", '["SUPPORTED", "REFUTED"]'), ("c", '["yes", "no"]')):
+        (tmp_path / f"{name}.toml").write_text(f'name = "{name}"\nuser = "{{{{ claim }}}}"\nlabels = {labels}\n')
+    named = [word for name in "abc" for word in ("--template", tmp_path / f"{name}.toml")]
+    said = call(claims, "--run", tmp_path / "run", "--model", "fake", *named).output
+    told = said.partition("  labels\n")[2].partition("  note")[0]
+    assert {line.split(":")[0].strip() for line in told.splitlines() if ":" in line} - {"without a label"} == {
+        "a and 1 more",
+        "c",
+    }

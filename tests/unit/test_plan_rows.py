@@ -145,7 +145,7 @@ def test_however_rows_arrive_row_groups_are_full_and_in_order(
     (root / names.UNITS).mkdir()
     schema = pa.schema([("id", pa.int64()), ("claim", pa.string())])
     n = 0
-    with ShardWriter(root, schema, unit_rows=unit_rows, slices_per_shard=slices_per_shard) as writer:
+    with ShardWriter(root, schema, run="run", unit_rows=unit_rows, slices_per_shard=slices_per_shard) as writer:
         for size in sizes:
             ids = pa.array(range(n, n + size), pa.int64())
             writer.add(pa.record_batch([ids, ids.cast(pa.string())], schema=schema))

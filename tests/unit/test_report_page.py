@@ -74,7 +74,7 @@ def test_the_numbers_are_those_of_the_json(run, tmp_path):
 def test_the_ranking_says_which_differences_are_real(run, tmp_path):
     page, _ = page_of(run, tmp_path)
     against_the_best = [line[-1] for line in Tables(page).bodies["ranking"]]
-    assert against_the_best[0] == "best"
+    assert against_the_best[0] == "best by accuracy"
     assert all(said.startswith("worse than the best (-25.0 points") for said in against_the_best[1:])
 
 
@@ -202,3 +202,27 @@ def test_an_agent_whose_events_are_damaged_costs_no_page(run, tmp_path):
     run.store.append(names.events("agent-1"), b"\x00\xff{\n")
     page, _ = page_of(run, tmp_path)
     assert LABELS[0] in page
+
+
+def test_of_many_labels_what_was_mixed_up_most_is_listed_and_the_page_stays_small(tmp_path):
+    labels = [f"a label of some length {n}" for n in range(150)]
+    run = fabricate(
+        tmp_path / "run",
+        n_rows=450,
+        unit_rows=450,
+        models=[f"m{n}" for n in range(N_TASKS)],
+        labels=labels,
+        gold=labels,
+    )
+    mistaken = {row: {"verdict": labels[row % 7]} for row in range(450)}
+    for unit in range(N_TASKS):
+        finish_unit(run, unit, changed=mistaken if unit == 3 else {row: {"verdict": labels[0]} for row in range(450)})
+    page, document = page_of(run, tmp_path)
+    assert len(page.encode()) < 5_000_000
+    lines = Tables(page).bodies["confused-3"]
+    assert len(lines) == 30
+    for gold, verdict, rows in lines:
+        assert document["tasks"][3]["confusion"][gold][verdict] == int(rows)
+    said = call(collect, run.root)
+    assert f"m3, fever: how each of {len(labels)} labels fares: --json or --report" in said
+    assert max(map(len, said.splitlines())) < 200

@@ -28,7 +28,7 @@ def _origin(agent: str) -> Origin:
 def test_units_read_one_after_the_other_share_an_open_of_their_shard(tmp_path: Path) -> None:
     run, meter = fabricate(tmp_path / "run", n_rows=16, unit_rows=4, slices_per_shard=2), Meter()
     store = PosixStore(run.root, system=CountingSystem(System(), meter))
-    with contextlib.closing(Slices(store)) as slices:
+    with contextlib.closing(Slices(store, run=run.manifest.run)) as slices:
         rows = [row.row for unit in range(4) for row in slices.read(run.geometry.place(unit), ())]
     assert rows == list(range(16))
     assert meter.by_kind() == {"open": 2}
@@ -46,8 +46,8 @@ def test_units_read_together_are_read_as_each_alone(tmp_path: Path) -> None:
     sources = [f"source {row}" for row in range(23)]
     run = fabricate(tmp_path / "run", n_rows=23, unit_rows=4, slices_per_shard=2, columns={"source": sources})
     units = [4, 5, 0, 3, 1]  # the last is short, and shards come in turns
-    together = _each(run, Slices(run.store), units, together=True)
-    assert together == _each(run, Slices(run.store), units, together=False)
+    together = _each(run, Slices(run.store, run=run.manifest.run), units, together=True)
+    assert together == _each(run, Slices(run.store, run=run.manifest.run), units, together=False)
     assert [row.row for row in together[5]] == [20, 21, 22]
     assert together[3][0].columns == {"source": "source 12"}
 
@@ -56,7 +56,7 @@ def test_a_damaged_slice_keeps_no_other_that_is_read_together_with_it(tmp_path: 
     run = fabricate(tmp_path / "run", n_rows=16, unit_rows=4, slices_per_shard=4)
     moved = replace(run.geometry.place(2), n_rows=3)  # as if plan had cut the claims elsewhere
     places = [run.geometry.place(0), replace(run.geometry.place(1), n_rows=5), moved]
-    with contextlib.closing(Slices(run.store)) as slices:
+    with contextlib.closing(Slices(run.store, run=run.manifest.run)) as slices:
         slices.read_together(places, [])
         assert [row.row for row in slices.read(places[0], [])] == [0, 1, 2, 3]
         with pytest.raises(Damaged, match="row group 1 has 4 rows, not 5"):
@@ -67,7 +67,7 @@ def test_a_damaged_slice_keeps_no_other_that_is_read_together_with_it(tmp_path: 
 
 def test_a_shard_that_was_restored_is_read_again_at_the_next_visit(tmp_path: Path) -> None:
     run = fabricate(tmp_path / "run", n_rows=4, unit_rows=4)
-    shard, slices = run.root / names.shard(0), Slices(run.store)
+    shard, slices = run.root / names.shard(0), Slices(run.store, run=run.manifest.run)
     whole = shard.read_bytes()
     shard.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(Damaged, match="restore it"), contextlib.closing(slices):

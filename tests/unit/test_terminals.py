@@ -2,9 +2,12 @@
 
 import contextlib
 import fcntl
+import io
+import json
 import os
 import pty
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -12,8 +15,9 @@ import termios
 from pathlib import Path
 
 import pytest
-from fabricate import FabricatedRun, add_agent, fabricate, finish_all, finish_unit
+from fabricate import FabricatedRun, add_agent, fabricate, fail_unit, finish_all, finish_unit
 
+from fsctx.cli.characters import never_fail_for_a_character
 from fsctx.coordinator.environment import pack
 from fsctx.coordinator.plan.draft import MAX_NAMES, check_options
 from fsctx.coordinator.plan.request import PlanRequest
@@ -60,7 +64,8 @@ def call(*words: object, **environ: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "fsctx", *map(str, words)],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         env={**os.environ, **environ},
         check=False,
     )
@@ -117,6 +122,44 @@ def test_markup_in_labels_is_text(run: FabricatedRun, tmp_path: Path) -> None:
     assert "[red]SUPPORTED[/red]" in call("collect", run.root, COLUMNS="200").stdout
     call("report", run.root, "-o", tmp_path / "page.html")
     assert "[red]SUPPORTED[/red]" in (tmp_path / "page.html").read_text()
+
+
+def test_what_others_wrote_moves_no_cursor(run: FabricatedRun) -> None:
+    evil = "\x1b[2J\x1b]0;title\x07"
+    finish_unit(run, 0, changed={1: {"verdict": None, "status": "error", "error": f"reason{evil}"}})
+    fail_unit(run, 1, reason=f"died{evil}")
+    add_agent(run, "agent-1", device=f"Titan{evil}", why=f"it is tired{evil}")
+    for words in (("status", run.root), ("collect", run.root, "--partial")):
+        said = call(*words).stdout
+        assert "\x1b" not in said
+        assert r"\x1b[2J" in said
+        master, slave = pty.openpty()
+        subprocess.run([sys.executable, "-m", "fsctx", *map(str, words)], stdout=slave, stderr=slave, check=True)
+        os.close(slave)
+        shown = read_all(master)
+        os.close(master)
+        assert "\x1b[2J" not in shown
+        assert "\x1b]0" not in shown
+
+
+def test_a_plan_is_told_in_an_old_locale_and_its_json_is_utf_8_in_any(tmp_path: Path) -> None:
+    (tmp_path / "claims.jsonl").write_text('{"claim": "a", "label": "REFUTES"}\n{"claim": "b", "label": "größe"}\n')
+    words = ("plan", tmp_path / "claims.jsonl", "--run", tmp_path / "run", "--model", "fake")
+    done = call(*words, PYTHONIOENCODING="latin-1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "REFUTES ? REFUTED: 1 rows" in done.stdout
+    shutil.rmtree(tmp_path / "run")
+    again = [sys.executable, "-m", "fsctx", *map(str, words), "--json"]
+    told = subprocess.run(again, env={**os.environ, "PYTHONIOENCODING": "latin-1"}, stdout=subprocess.PIPE, check=True)
+    assert {label["label"] for label in json.loads(told.stdout)["labels"]} == {"REFUTES", "größe"}
+
+
+def test_the_bytes_of_a_file_name_are_written_as_they_are() -> None:
+    output = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
+    never_fail_for_a_character(output)
+    output.write("a\udcff → b")
+    output.flush()
+    assert output.buffer.getvalue() == b"a\xff ? b"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from fsctx.errors import Damaged, Missing
 from fsctx.protocol import names
 from fsctx.protocol.geometry import Geometry
+from fsctx.protocol.shards import check_marks
 from fsctx.store import Store
 
 
@@ -19,8 +20,9 @@ class Claims:
         Damaged: a shard is missing, unreadable, or not as planned; names it.
     """
 
-    def __init__(self, store: Store, geometry: Geometry, *, columns: Sequence[str]) -> None:
+    def __init__(self, store: Store, geometry: Geometry, *, run: str, columns: Sequence[str]) -> None:
         self._store = store
+        self._run = run
         self._geometry = geometry
         self._columns = list(columns)
         self._number = 0
@@ -63,6 +65,7 @@ class Claims:
     def _check(self, file: pq.ParquetFile, shard: int) -> None:
         """Raise where a shard is not as planned."""
         geometry = self._geometry
+        check_marks(file.metadata.metadata, run=self._run, number=shard)
         expected = min(geometry.slices_per_shard, geometry.n_slices - shard * geometry.slices_per_shard)
         if file.num_row_groups != expected:
             raise Damaged(f"{names.shard(shard)} has {file.num_row_groups} row groups, not {expected}: restore it")

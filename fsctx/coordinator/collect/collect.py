@@ -106,7 +106,7 @@ def collect(
     proof = prove(store, manifest.geometry, extent)
     if not request.is_partial:
         _require(proof, proof.missing_rows, store)
-    claims = Claims(store, manifest.geometry, columns=columns)
+    claims = Claims(store, manifest.geometry, run=manifest.run, columns=columns)
     with contextlib.closing(claims):
         source = _source(store, manifest, claims)
         tally = Tally(source.tasks)

@@ -26,10 +26,34 @@ class Standing:
         if self.rank is None:
             return "no gold labels" if self.task.rows else "no verdicts"
         if self.rank == 1:
-            return "best"
+            return "best by accuracy"
         if self.versus_best is None:
             return "not compared"
         return "worse than the best" if self.versus_best.is_real else "perhaps as good as the best"
+
+
+def first_by_f1(summary: Summary) -> TaskMetrics | None:
+    """Return the task that macro-F1 would put first, where that is not the one that accuracy does.
+
+    Accuracy follows frequent labels, macro-F1 counts all alike. Dropped tasks do not compete.
+    """
+    dropped = {task.position for task in summary.sweep.dropped} if summary.sweep else set()
+    tasks = [summary.tasks[position] for position in summary.ranking if position not in dropped]
+    first = max(tasks, key=lambda task: task.macro_f1 or 0.0, default=None)
+    return None if first is None or first.macro_f1 == tasks[0].macro_f1 else first
+
+
+def most_frequent(task: TaskMetrics) -> tuple[str, float] | None:
+    """Return the gold label that most rows have, and the accuracy of always saying it; None without gold labels."""
+    label = max(task.labels, key=lambda label: label.support, default=None)
+    return None if label is None else (label.label, label.support / task.n_labelled)
+
+
+def most_confused(task: TaskMetrics, *, n: int) -> list[tuple[str, str, int]]:
+    """Return the gold labels and verdicts of a task that were mixed up most often, and in how many rows."""
+    cells = ((gold, verdict, rows) for gold, row in task.confusion.items() for verdict, rows in row.items())
+    mixed_up = [cell for cell in cells if cell[0] != cell[1] and cell[2]]
+    return sorted(mixed_up, key=lambda cell: -cell[2])[:n]
 
 
 def standings(summary: Summary) -> Iterator[Standing]:

@@ -54,8 +54,8 @@ def by_time(entries: Iterable[Entry]) -> list[Entry]:
 def as_json(entry: Entry) -> str:
     """Return one line of JSON: an event with its agent, or a log's line."""
     if entry.event:
-        return json.dumps({"agent": entry.source, **entry.fields}, ensure_ascii=False)
-    return json.dumps({"log": entry.source, "text": entry.text}, ensure_ascii=False)
+        return json.dumps({"agent": entry.source, **entry.fields})
+    return json.dumps({"log": entry.source, "text": entry.text})
 
 
 def as_text(entry: Entry, *, is_named: bool) -> str:

@@ -53,7 +53,8 @@ def _write_run(
     workspace: Workspace, request: PlanRequest, wanted: Draft, advice: Advice, progress: Progress
 ) -> PlanReport:
     workspace.clear_shards()
-    written = write_claims(workspace, wanted, request.unit_rows, progress)
+    run = f"{request.run.absolute().name}-{secrets.token_hex(4)}"
+    written = write_claims(workspace, wanted, request.unit_rows, progress, run=run)
     geometry, sweep = divide(written.geometry, budget=request.budget) if request.sweep else (written.geometry, None)
     _check_unchanged(wanted.inputs)
     workspace.check_ours()
@@ -64,7 +65,7 @@ def _write_run(
     if sweep is not None:
         _check_matches(matches, seen)
         workspace.store.make_folder(names.SWEEP)
-    manifest = replace(_manifest(request, wanted, geometry, matches, advice), sweep=sweep)
+    manifest = replace(_manifest(request, wanted, geometry, matches, advice, run=run), sweep=sweep)
     workspace.finish(codec.encode_pretty(manifest, schema=SWEEP_SCHEMA if manifest.sweep else 1))
     notes = (*ttl_notes(manifest.ttl_s, advised_s=advice.ttl_s, kind=advice.kind), *advice.notes)
     return report_new(workspace.store, manifest, wanted, written, matches, notes)
@@ -101,9 +102,11 @@ def _make_folders(store: Store, n_buckets: int, progress: Progress) -> None:
         progress("making folders", bucket + 1, n_buckets)
 
 
-def _manifest(request: PlanRequest, wanted: Draft, geometry: Geometry, matches: Matches, advice: Advice) -> Manifest:
+def _manifest(
+    request: PlanRequest, wanted: Draft, geometry: Geometry, matches: Matches, advice: Advice, *, run: str
+) -> Manifest:
     return Manifest(
-        run=f"{request.run.absolute().name}-{secrets.token_hex(4)}",
+        run=run,
         version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         plan=wanted.digest,

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from fsctx.coordinator.plan.faults import disk_faults
 from fsctx.protocol import names
 from fsctx.protocol.manifest import ROW_CLAIM, ROW_ID
+from fsctx.protocol.shards import marks_of
 from fsctx.store.base import TEMPORARY
 
 _TINY_ROWS = 32
@@ -35,6 +36,7 @@ class ShardWriter:
         root: Path,
         schema: pa.Schema,
         *,
+        run: str,
         unit_rows: int,
         slices_per_shard: int,
         before_naming: Callable[[], None] = lambda: None,
@@ -43,6 +45,7 @@ class ShardWriter:
         self._root = root
         self._before_naming = before_naming
         self._schema = schema
+        self._run = run
         self._unit_rows = unit_rows
         self._shard_rows = unit_rows * slices_per_shard
         self._flush_rows = -(-_FLUSH_ROWS // unit_rows) * unit_rows
@@ -90,7 +93,8 @@ class ShardWriter:
     def _write(self, number: int, rows: pa.Table, is_last: bool) -> int:  # noqa: FBT001 - mapped by position
         """Add rows to a shard; return the file's size if they are its last, else 0."""
         if number not in self._shards:
-            self._shards[number] = _Shard(self._root, number, self._schema, unit_rows=self._unit_rows)
+            marked = self._schema.with_metadata(marks_of(self._run, number))
+            self._shards[number] = _Shard(self._root, number, marked, unit_rows=self._unit_rows)
         self._shards[number].write(rows)
         return self._close(number) if is_last else 0
 

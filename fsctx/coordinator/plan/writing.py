@@ -40,8 +40,8 @@ class Written:
     counts: Counts
 
 
-def write_claims(workspace: Workspace, draft: Draft, unit_rows: int | None, progress: Progress) -> Written:
-    """Write all rows as shards; `unit_rows` None: choose.
+def write_claims(workspace: Workspace, draft: Draft, unit_rows: int | None, progress: Progress, *, run: str) -> Written:
+    """Write all rows as shards of the run of this name; `unit_rows` None: choose.
 
     Starts anew with ids as text where one turns out to be no number, and with larger units where
     the number of rows was underestimated so far that there would be too many.
@@ -50,7 +50,7 @@ def write_claims(workspace: Workspace, draft: Draft, unit_rows: int | None, prog
     rows_of_unit = unit_rows or _chosen(draft, draft.n_rows_guess)
     while True:
         try:
-            n_bytes, counts = _write(workspace, draft, rows_of_unit, ids, progress)
+            n_bytes, counts = _write(workspace, draft, rows_of_unit, ids, progress, run=run)
         except IdsAreText:
             ids = Ids.TEXT
             workspace.clear_shards()
@@ -65,13 +65,16 @@ def write_claims(workspace: Workspace, draft: Draft, unit_rows: int | None, prog
         return Written(geometry=geometry, n_bytes=n_bytes, counts=counts)
 
 
-def _write(workspace: Workspace, draft: Draft, unit_rows: int, ids: Ids, progress: Progress) -> tuple[int, Counts]:
+def _write(
+    workspace: Workspace, draft: Draft, unit_rows: int, ids: Ids, progress: Progress, *, run: str
+) -> tuple[int, Counts]:
     counts = Counts()
     most = _most_rows(draft, unit_rows)
     schema = shard_schema(draft.layout, ids)
     with ShardWriter(
         workspace.root,
         schema,
+        run=run,
         unit_rows=unit_rows,
         slices_per_shard=slices_per_shard(unit_rows),
         before_naming=workspace.check_ours,

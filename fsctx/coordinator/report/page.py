@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 
 from fsctx.coordinator.collect.collect import Request, Summary, collect
-from fsctx.coordinator.collect.standing import standings
+from fsctx.coordinator.collect.standing import first_by_f1, most_confused, most_frequent, standings
 from fsctx.coordinator.collect.writers import check_place, replacing
 from fsctx.coordinator.progress import Status, goodput
 from fsctx.coordinator.report.drawing import HEIGHT, WIDTH, reliability, steps, timeline
@@ -36,6 +36,9 @@ MAX_DETAILED = 20
 
 MAX_COMPARED = 10
 """All pairs of so many of the best tasks are listed."""
+
+MAX_LABELS = 30
+"""Of more labels nobody can read the matrix: so many pairs that were mixed up most often are listed instead."""
 
 MAX_LISTED = 100
 """Of problems and failures."""
@@ -124,6 +127,8 @@ def _verdicts(summary: Summary) -> dict[str, Any]:
     best = {standing.position for standing in ranked[:MAX_COMPARED]}
     return {
         "standings": ranked[:MAX_TASKS],
+        "first_by_f1": first_by_f1(summary),
+        "most_frequent": most_frequent(summary.tasks[summary.ranking[0]]) if summary.ranking else None,
         "detailed": [standing for standing in ranked[:MAX_DETAILED] if standing.rank],
         "comparisons": [pair for pair in summary.comparisons if {pair.a, pair.b} <= best],
         "positions": {(task.model, task.template): n for n, task in enumerate(summary.tasks)},
@@ -167,6 +172,7 @@ def _environment() -> jinja2.Environment:
         count=lambda n: f"{n:,}", percent=lambda share: f"{share:.1%}", p=_p, size=_size, time=_time
     )
     environment.globals.update(timeline=timeline, reliability=reliability, width=WIDTH, height=HEIGHT)
+    environment.globals.update(most_confused=most_confused, max_labels=MAX_LABELS)
     return environment
 
 
