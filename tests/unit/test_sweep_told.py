@@ -155,7 +155,7 @@ def test_the_watchers_screen_shows_the_rung_and_counts_without_what_was_dropped(
 
 
 def test_a_sweep_is_not_complete_before_its_last_rung(begun: RunFiles, tmp_path: Path) -> None:
-    with pytest.raises(NotComplete, match="600 of 1,200 verdicts are missing"):
+    with pytest.raises(NotComplete, match="600 of 900 verdicts are missing"):
         call("collect", begun.store.root, "-o", tmp_path / "out.parquet")
 
 
