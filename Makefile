@@ -106,11 +106,13 @@ docs: $(VENV)/.docs  ## the documentation's site, into build/site
 	@$(BIN)/python docs/pages.py build/docs
 	@cd build && ../$(BIN)/zensical build --clean --strict
 
-$(VENV)/.package: $(READY)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --group package
+# Without fsctx and what it needs: only fresh environments have these.
+$(VENV)/.package: pyproject.toml | $(BIN)/pip
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check 'pip>=25.1'
+	@$(BIN)/python -m pip install -qq --group package
 	@touch $@
 
-wheel: $(VENV)/.package  ## what is published, into dist; checked, installed and used in a fresh environment
+wheel: $(VENV)/.package  ## what is published, into dist; checked, and used as pip, pipx and uv install it
 	@rm -rf dist
 	@$(BIN)/python -m build --outdir dist
 	@$(BIN)/python -m twine check --strict dist/*

@@ -47,7 +47,7 @@ def _watch(run: Path, looks: "Iterator[Status]") -> None:
 
     from fsctx.coordinator.live.latest import latest_events
     from fsctx.coordinator.live.pace import Pace
-    from fsctx.coordinator.live.screen import Picture, draw, rows_left
+    from fsctx.coordinator.live.screen import Picture, draw
     from fsctx.store import PosixStore
 
     console, pace, store = Console(), Pace(), PosixStore(run)
@@ -65,7 +65,7 @@ def _watch(run: Path, looks: "Iterator[Status]") -> None:
     ):
         for seen in itertools.chain([first], looks):
             pace.note(time.monotonic(), seen.rows.done)
-            left = pace.left(rows_left(seen))
+            left = pace.left(seen.rows_left)
             picture = Picture(status=seen, left=left, rows_per_s=pace.rows_per_s, events=latest_events(store, seen))
     _print_text(picture.status, root=str(run))
 

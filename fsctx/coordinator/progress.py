@@ -124,12 +124,19 @@ class Status:
         return sum(agent.fs_calls_per_s for agent in self.agents if agent.is_alive)
 
     @property
+    def rows_left(self) -> int:
+        """Verdicts still to be computed; at most, where a sweep may drop some of them yet."""
+        left = self.rows.total - self.rows.done - self.rows.failed - self.rows.dropped
+        if self.sweep is None or self.sweep.budget is None:
+            return left
+        return min(left, self.sweep.budget - self.rows.done - self.rows.failed)
+
+    @property
     def eta_s(self) -> float | None:
         """Seconds left at the present rate; None where nothing moves."""
-        left = self.rows.total - self.rows.done - self.rows.failed - self.rows.dropped
-        if left <= 0:
+        if self.rows_left <= 0:
             return 0.0
-        return left / self.rows_per_s if self.rows_per_s > 0 else None
+        return self.rows_left / self.rows_per_s if self.rows_per_s > 0 else None
 
     @property
     def ledger(self) -> Ledger:

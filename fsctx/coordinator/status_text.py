@@ -27,12 +27,13 @@ _ADVICE = {
 def summary(status: Status, *, root: str) -> list[str]:
     """Return the lines that say how a run stands."""
     units, rows = status.units, status.rows
+    n_rows, n_units = rows.total - rows.dropped, units.total - units.dropped
     return [
         f"run {status.run}: {status.state}",
-        f"rows   {rows.done:,} of {rows.total:,} done{_share(rows.done, rows.total)}",
-        f"units  {units.done:,} of {units.total:,} done, {units.leased:,} leased, {units.free:,} free, "
-        f"{units.failed:,} failed{f', {units.dropped:,} dropped' if units.dropped else ''}",
-        f"speed  {status.rows_per_s:,.1f} rows/s{_eta(status)}",
+        f"rows   {rows.done:,} of {n_rows:,} done{_share(rows.done, n_rows)}{_dropped(rows.dropped)}",
+        f"units  {units.done:,} of {n_units:,} done, {units.leased:,} leased, {units.free:,} free, "
+        f"{units.failed:,} failed{_dropped(units.dropped)}",
+        f"speed  {status.rows_per_s:,.1f} rows/s{eta(status)}",
         *(sweep_lines(status.sweep) if status.sweep else ()),
         *_goodput(status),
         *_engines(status),
@@ -100,6 +101,12 @@ def plain_table(rows: Iterable[tuple[str, ...]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 
 
+def eta(status: Status) -> str:
+    """Return how long it takes yet at the agents' rate, to be put after that; nothing where that is not known."""
+    about = "at most" if status.sweep and status.sweep.is_open else "about"
+    return f", {about} {duration(status.eta_s)} left" if status.eta_s else ""
+
+
 def duration(seconds: float) -> str:
     """Return a duration as people say it: `45 s`, `12 min`, `3.5 h`, `2.1 days`."""
     for limit, size, unit in ((120, 1, "s"), (7200, 60, "min")):
@@ -143,8 +150,8 @@ def _share(part: int, whole: int) -> str:
     return f" ({100 * part / whole:.1f} %)" if whole else ""
 
 
-def _eta(status: Status) -> str:
-    return f", about {duration(status.eta_s)} left" if status.eta_s else ""
+def _dropped(n: int) -> str:
+    return f", {n:,} dropped" if n else ""
 
 
 def _goodput(status: Status) -> list[str]:

@@ -55,6 +55,11 @@ class SweepView:
     names: tuple[str, ...]
     """Of all tasks, by position."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether tasks may be dropped yet."""
+        return self.rung < len(self.rungs)
+
 
 def view_sweep(manifest: Manifest, decisions: Sequence[Decision]) -> SweepView | None:
     """Return how a run's sweep stands after some decisions; None where it has none."""
@@ -77,14 +82,19 @@ def view_sweep(manifest: Manifest, decisions: Sequence[Decision]) -> SweepView |
 
 def sweep_lines(view: SweepView) -> Iterator[str]:
     """Yield what a person wants to know of a sweep."""
-    yield (
-        f"sweep  rung {view.rung} of {len(view.rungs)} ({view.rungs[view.rung - 1]:,} claims), "
-        f"{len(view.survivors):,} of {len(view.names):,} tasks go on"
-    )
+    yield f"sweep  {sweep_state(view)}"
     for task in view.dropped[:MAX_LISTED]:
         yield f"       dropped after {task.claims:,} claims: {view.names[task.position]} ({why(view, task)})"
     if len(view.dropped) > MAX_LISTED:
         yield f"       {len(view.dropped) - MAX_LISTED:,} more were dropped: see --json"
+
+
+def sweep_state(view: SweepView) -> str:
+    """Say how far a sweep is."""
+    return (
+        f"rung {view.rung} of {len(view.rungs)} ({view.rungs[view.rung - 1]:,} claims), "
+        f"{len(view.survivors):,} of {len(view.names):,} tasks go on"
+    )
 
 
 def why(view: SweepView, task: DroppedTask) -> str:

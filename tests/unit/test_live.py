@@ -21,7 +21,7 @@ from rich.console import Console
 
 from fsctx.coordinator.live.latest import latest_events
 from fsctx.coordinator.live.pace import WINDOW_S, Left, Pace
-from fsctx.coordinator.live.screen import Picture, draw, left_in_words, rows_left
+from fsctx.coordinator.live.screen import Picture, draw, left_in_words
 from fsctx.coordinator.status import read_status
 from fsctx.coordinator.watching import with_silences
 from fsctx.protocol import names
@@ -77,7 +77,7 @@ def test_rows_are_left_whatever_rate_the_agents_have_at_the_moment(run: Fabricat
     finish_unit(run, 0)
     lease_unit(run, 3)
     fail_unit(run, 4)
-    assert rows_left(read_status(run.store)) == 80
+    assert read_status(run.store).rows_left == 80
 
 
 def busy(run: FabricatedRun) -> Picture:

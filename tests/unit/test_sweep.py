@@ -117,7 +117,7 @@ def test_the_least_cost_halves_after_each_rung() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_no_course_of_a_sweep_costs_more_than_its_budget(seed: int) -> None:
     chance = np.random.default_rng(seed)
-    shape, sweep = divide(geometry(2000, n_tasks=8, stride=1), budget=None)
+    shape, sweep = divide(geometry(2000, n_tasks=8, stride=1), n_labelled=2000, budget=None)
     least = sweep.least_rows(shape, n_tasks=8, rung=0)
     budget = int(chance.integers(least, 16_000))
     sweep = replace(sweep, budget=budget)
@@ -132,25 +132,32 @@ def test_no_course_of_a_sweep_costs_more_than_its_budget(seed: int) -> None:
 
 
 def test_a_plan_doubles_its_samples_and_spreads_them_over_the_claims() -> None:
-    shape, sweep = divide(geometry(10_000, n_tasks=8, stride=1), budget=None)
+    shape, sweep = divide(geometry(10_000, n_tasks=8, stride=1), n_labelled=10_000, budget=None)
     assert sweep.ends == (16, 32, 63, 125, 250, 500, 1000)
     assert sweep.level == pytest.approx(0.05 / (6 * 7))
     tenths = [shape.place(position).slice // 100 for position in range(16)]
     assert set(tenths) == set(range(10)), "the first rung has slices of every tenth of the input"
 
 
-@pytest.mark.parametrize(("n_rows", "unit_rows"), [(150, 10), (1000, 100)])
-def test_too_few_claims_or_units_are_refused_with_what_to_do(n_rows: int, unit_rows: int) -> None:
-    with pytest.raises(InputError, match=r"too few to begin with .* pass more claims, a smaller --unit-rows, or no"):
-        divide(geometry(n_rows, unit_rows=unit_rows, stride=1), budget=None)
+def test_the_first_rung_has_a_hundred_claims_that_tell_tasks_apart() -> None:
+    shape, sweep = divide(geometry(10_000, stride=1), n_labelled=500, budget=None)
+    assert [shape.rows_before(end) for end in sweep.ends] == [2500, 5000, 10_000]
+
+
+@pytest.mark.parametrize(("n_rows", "unit_rows", "n_labelled"), [(150, 10, 150), (1000, 100, 1000), (1000, 10, 190)])
+def test_too_few_claims_labels_or_units_are_refused_with_what_to_do(
+    n_rows: int, unit_rows: int, n_labelled: int
+) -> None:
+    with pytest.raises(InputError, match=r"too few to begin with .* pass more of them, a smaller --unit-rows, or no"):
+        divide(geometry(n_rows, unit_rows=unit_rows, stride=1), n_labelled=n_labelled, budget=None)
 
 
 def test_a_budget_that_cannot_suffice_is_refused_with_the_least_that_does() -> None:
     shape = geometry(10_000, n_tasks=8, stride=1)
     with pytest.raises(InputError, match=r"takes (.*) inferences .*pass at least") as refused:
-        divide(shape, budget=100)
+        divide(shape, n_labelled=10_000, budget=100)
     least = int(str(refused.value).rpartition("at least ")[2])
-    assert divide(shape, budget=least)[1].budget == least
+    assert divide(shape, n_labelled=10_000, budget=least)[1].budget == least
 
 
 def test_the_first_decision_counts_for_everybody(run: FabricatedRun) -> None:

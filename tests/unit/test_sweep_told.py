@@ -1,6 +1,8 @@
 """What plan, status, collect and the page say of a sweep that stops early."""
 
+import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,18 @@ import pytest
 from click.testing import CliRunner
 from html_tables import Tables
 from planning import make_plan, manifest_of
+from rich.console import Console
 from sweeping import MINE, Worker, look_at_all, plan_sweep, referee
 
 from fsctx.agent.runfiles import RunFiles
 from fsctx.cli import cli
+from fsctx.coordinator import status_text
+from fsctx.coordinator.live.screen import Picture, draw
+from fsctx.coordinator.progress import AgentView
+from fsctx.coordinator.status import read_status
 from fsctx.errors import FsctxError, InputError, NotComplete
 from fsctx.protocol import names
+from fsctx.protocol.agents import AgentState
 from fsctx.protocol.decisions import read_extent
 
 ACCURACIES = {"good": 0.9, "fair": 0.88, "poor": 0.3}
@@ -80,7 +88,11 @@ def test_a_plan_without_a_sweep_is_as_it_was(tmp_path: Path) -> None:
         ({"label": "SUPPORTS"}, {"templates": ("fever",)}, r"needs several tasks .* --template or --model"),
         ({"label": "SUPPORTS"}, {"sweep": None, "budget": 500}, r"--budget 500 bounds a sweep: pass --sweep halving"),
         ({"label": "SUPPORTS"}, {"budget": 499}, r"--budget 499: .* takes 500 inferences .*: pass at least 500"),
-        ({"label": "SUPPORTS"}, {"unit_rows": 100}, r"400 claims in 4 unit\(s\) are too few .* smaller --unit-rows"),
+        (
+            {"label": "SUPPORTS"},
+            {"unit_rows": 100},
+            r"400 claims with a gold label .* smaller --unit-rows",
+        ),
     ],
 )
 def test_a_sweep_that_could_decide_nothing_is_refused_and_nothing_is_written(
@@ -94,6 +106,17 @@ def test_a_sweep_that_could_decide_nothing_is_refused_and_nothing_is_written(
     assert not (tmp_path / "run").exists()
 
 
+def test_claims_without_a_label_that_all_templates_know_do_not_make_a_sample_larger(tmp_path: Path) -> None:
+    claims = tmp_path / "claims.csv"
+    labels = ("SUPPORTS", "", "odd", "")
+    claims.write_text("claim,label\n" + "".join(f"Claim {i}.,{labels[i % 4]}\n" for i in range(1600)))
+    given: dict[str, Any] = {"sweep": "halving", "templates": ("fever", "true-false"), "unit_rows": 10}
+    make_plan(claims, run=tmp_path / "run", **given)
+    manifest = manifest_of(tmp_path / "run")
+    assert manifest.sweep is not None
+    assert [manifest.geometry.rows_before(end) for end in manifest.sweep.ends] == [400, 800, 1600]
+
+
 def test_status_shows_the_open_rung_who_goes_on_and_who_was_dropped(begun: RunFiles) -> None:
     document = json.loads(call("status", begun.store.root, "--json"))
     assert document["sweep"]["rung"] == 2
@@ -105,12 +128,34 @@ def test_status_shows_the_open_rung_who_goes_on_and_who_was_dropped(begun: RunFi
     assert document["units"]["dropped"] == 30
     assert sum(document["units"][kind] for kind in ("done", "leased", "free", "failed", "dropped")) == 120
     text = call("status", begun.store.root)
+    assert "rows   300 of 900 done (33.3 %), 300 dropped" in text
+    assert "units  30 of 90 done, 0 leased, 60 free, 0 failed, 30 dropped" in text
     assert "sweep  rung 2 of 3 (200 claims), 2 of 3 tasks go on" in text
     assert "dropped after 100 claims: fake, poor (" in text
 
 
+def test_what_is_left_may_be_less_and_is_no_more_than_the_budget(begun: RunFiles) -> None:
+    worker = AgentView(agent="a", state=AgentState.RUNNING, rows_per_s=2.0)
+    seen = replace(read_status(begun.store), agents=(worker,))
+    assert seen.rows_left == 600
+    assert "at most 5 min left" in status_text.eta(seen)
+    assert seen.sweep is not None
+    bounded = replace(seen, sweep=replace(seen.sweep, budget=700))
+    assert bounded.rows_left == 400
+
+
+def test_the_watchers_screen_shows_the_rung_and_counts_without_what_was_dropped(begun: RunFiles) -> None:
+    picture = Picture(status=read_status(begun.store), left=None, rows_per_s=None)
+    out = io.StringIO()
+    Console(file=out, width=100).print(draw(picture, width=100, height=30))
+    shown = out.getvalue()
+    assert "30/90" in shown
+    assert "300 of 900 rows" in shown
+    assert "rung 2 of 3 (200 claims), 2 of 3 tasks go on" in shown
+
+
 def test_a_sweep_is_not_complete_before_its_last_rung(begun: RunFiles, tmp_path: Path) -> None:
-    with pytest.raises(NotComplete, match="600 of 1,200 verdicts are missing"):
+    with pytest.raises(NotComplete, match="600 of 900 verdicts are missing"):
         call("collect", begun.store.root, "-o", tmp_path / "out.parquet")
 
 

@@ -146,7 +146,7 @@ def _require(proof: Proof, missing: int, store: Store) -> None:
     """Raise where verdicts are missing."""
     if not missing:
         return
-    seen = f"{missing:,} of {proof.rows:,} verdicts are missing"
+    seen = f"{missing:,} of {proof.rows - proof.dropped_rows:,} verdicts are missing"
     failed = proof.failed_rows
     if failed:
         first = proof.failures[0]

@@ -13,6 +13,7 @@ from fsctx.coordinator import status_text
 from fsctx.coordinator.live.pace import Left
 from fsctx.coordinator.printing import printable
 from fsctx.coordinator.progress import AgentView, Status
+from fsctx.coordinator.sweeps import sweep_state
 from fsctx.protocol.agents import AgentState
 
 _WIDE_ENOUGH = {"state": 0, "rows/s": 0, "beat": 48, "device": 64, "unit": 76, "model": 96, "from": 120, "note": 60}
@@ -33,12 +34,6 @@ class Picture:
     """The latest events, in words, oldest first."""
 
 
-def rows_left(status: Status) -> float:
-    """Return about how many rows are to be computed yet, by the units that nobody finished or gave up."""
-    units = status.units
-    return status.rows.total * (units.leased + units.free) / units.total if units.total else 0.0
-
-
 def draw(picture: Picture, *, width: int, height: int) -> RenderableType:
     """Return the screen: nothing in it is wider or, where there is room for a few lines at all, higher than that."""
     head = [*_head(picture, width), *(_line(line) for line in status_text.waiting(picture.status))]
@@ -51,15 +46,17 @@ def draw(picture: Picture, *, width: int, height: int) -> RenderableType:
 def _head(picture: Picture, width: int) -> list[RenderableType]:
     status, units = picture.status, picture.status.units
     bar = Table.grid(padding=(0, 1))
-    done = f"{units.done:,}/{units.total:,}"
+    total = units.total - units.dropped
+    done = f"{units.done:,}/{total:,}"
     length = max(4, width - len(done) - 8)
-    bar.add_row("units", ProgressBar(total=max(1, units.total), completed=units.done, width=length), done)
-    rows = f"{status.rows.done:,} of {status.rows.total:,} rows"
+    bar.add_row("units", ProgressBar(total=max(1, total), completed=units.done, width=length), done)
+    rows = f"{status.rows.done:,} of {status.rows.total - status.rows.dropped:,} rows"
     counts = f"{units.leased:,} leased, {units.free:,} free, {units.failed:,} failed"
     return [
         _line(f"run {status.run}: {status.state}", style="bold"),
         bar,
         *(_line(part) for part in ((f"{rows}; {counts}",) if width >= 80 else (rows, counts))),
+        *([_line(sweep_state(status.sweep))] if status.sweep else []),
         _line(_speed(picture)),
         _line(f"{status.fs_calls_per_s:,.1f} filesystem calls/s"),
     ]
@@ -68,9 +65,9 @@ def _head(picture: Picture, width: int) -> list[RenderableType]:
 def _speed(picture: Picture) -> str:
     status = picture.status
     if picture.left is not None:
-        return f"{picture.rows_per_s or 0.0:,.1f} rows/s; {left_in_words(picture.left)}"
-    eta = f"; about {status_text.duration(status.eta_s)} left" if status.eta_s else ""
-    return f"{status.rows_per_s:,.1f} rows/s{eta}"
+        at_most = "at most " if status.sweep and status.sweep.is_open else ""
+        return f"{picture.rows_per_s or 0.0:,.1f} rows/s; {at_most}{left_in_words(picture.left)}"
+    return f"{status.rows_per_s:,.1f} rows/s{status_text.eta(status)}"
 
 
 def left_in_words(left: Left) -> str:

@@ -15,11 +15,12 @@ from fsctx.coordinator.plan.request import PlanReport, PlanRequest, Progress
 from fsctx.coordinator.plan.standing import check_same_plan
 from fsctx.coordinator.plan.sweeping import divide
 from fsctx.coordinator.plan.workspace import State, Workspace, look, occupied
-from fsctx.coordinator.plan.writing import write_claims
+from fsctx.coordinator.plan.writing import Written, write_claims
 from fsctx.errors import InputError
 from fsctx.protocol import codec, names
 from fsctx.protocol.geometry import MAX_UNCOMPACTED_BUCKETS, Geometry
 from fsctx.protocol.manifest import SWEEP_SCHEMA, InputFile, Manifest, Task, read_manifest
+from fsctx.protocol.sweep import Sweep
 from fsctx.store import PosixStore, Store
 from fsctx.store.mounts import mounts
 from fsctx.templates.gold import match_gold
@@ -55,15 +56,14 @@ def _write_run(
     workspace.clear_shards()
     run = f"{request.run.absolute().name}-{secrets.token_hex(4)}"
     written = write_claims(workspace, wanted, request.unit_rows, progress, run=run)
-    geometry, sweep = divide(written.geometry, budget=request.budget) if request.sweep else (written.geometry, None)
+    seen = [label for label in written.counts.labels if label is not None]
+    matches = {t.template.name: match_gold(seen, t.template, request.gold) for t in wanted.templates}
+    geometry, sweep = _divide(request, written, matches) if request.sweep else (written.geometry, None)
     _check_unchanged(wanted.inputs)
     workspace.check_ours()
     _write_records(workspace.store, wanted)
     _make_folders(workspace.store, geometry.n_buckets, progress)
-    seen = [label for label in written.counts.labels if label is not None]
-    matches = {t.template.name: match_gold(seen, t.template, request.gold) for t in wanted.templates}
     if sweep is not None:
-        _check_matches(matches, seen)
         workspace.store.make_folder(names.SWEEP)
     manifest = replace(_manifest(request, wanted, geometry, matches, advice, run=run), sweep=sweep)
     workspace.finish(codec.encode_pretty(manifest, schema=SWEEP_SCHEMA if manifest.sweep else 1))
@@ -124,14 +124,18 @@ def _manifest(
     )
 
 
-def _check_matches(matches: Matches, seen: Sequence[str]) -> None:
-    """Refuse a sweep of a template that no gold label means anything to."""
-    for template, match in matches.items():
-        if not match.mapping:
+def _divide(request: PlanRequest, written: Written, matches: Matches) -> tuple[Geometry, Sweep]:
+    """Divide the claims of a sweep, by those that every template can be right or wrong about."""
+    labels = written.counts.labels
+    n_known = {t: sum(labels[gold] for gold in match.mapping) for t, match in matches.items()}
+    for template, n in n_known.items():
+        if not n:
+            seen = sorted(label for label in labels if label is not None)
             raise InputError(
                 f"--sweep halving needs gold labels that template {template} knows, and it knows none of "
-                f"{', '.join(sorted(seen)[:8]) or 'no label at all'}: pass --map GOLD=LABEL, or leave --sweep out"
+                f"{', '.join(seen[:8]) or 'no label at all'}: pass --map GOLD=LABEL, or leave --sweep out"
             )
+    return divide(written.geometry, n_labelled=min(n_known.values()), budget=request.budget)
 
 
 def _tasks(request: PlanRequest, wanted: Draft) -> Iterable[Task]:
