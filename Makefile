@@ -123,8 +123,8 @@ format: $(READY) ## put the code into its form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup     ## measure; each prints one line of JSON
-	for bench in bench/*.py; do $(BIN)/python $$bench || exit 1; done
+bench: setup     ## measure; each prints one line of JSON, or says that this machine can't (2)
+	for bench in bench/*.py; do $(BIN)/python $$bench || test $$? -eq 2 || exit 1; done
 
 clean:           ## remove what the other targets made
 	rm -rf $(VENV) $(VLLM) .model $(DEMO) build dist

@@ -31,9 +31,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from importlib import resources
 from pathlib import Path
 from typing import Any
+
+from rivals.claims import read_claims
 
 from fsctx.protocol import names
 
@@ -198,13 +199,6 @@ def report(found: Sequence[Measured], replaced: dict[str, float]) -> None:
         "goals": GOALS,
     }
     print(json.dumps(document))
-
-
-def read_claims(path: Path | None, n: int) -> list[str]:
-    """Return distinct claims of a JSON Lines file, else of the ones that come with the package."""
-    source = resources.files("fsctx.demo") / "claims.jsonl" if path is None else path
-    lines = source.read_text(encoding="utf-8").splitlines()
-    return list(dict.fromkeys(json.loads(line)["claim"] for line in lines))[:n]
 
 
 def main() -> int:

@@ -28,11 +28,11 @@ import platform
 import sys
 import tempfile
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+from rivals.claims import read_claims
 from rivals.environment import Rival, Skipped, run
 from rivals.ways import Measured, agreement, ceiling, own_ways, prompts_of, take_turns
 
@@ -111,13 +111,6 @@ def report(name: str, ways: dict[str, Measured | str], ceilings: dict[str, float
         "agreement_with_float32": same,
         "skipped": {way: seen for way, seen in ways.items() if isinstance(seen, str)},
     }
-
-
-def read_claims(path: Path | None, n: int) -> list[str]:
-    """Return distinct claims of a JSON Lines file, else of the ones that come with the package."""
-    source = resources.files("fsctx.demo") / "claims.jsonl" if path is None else path
-    lines = source.read_text(encoding="utf-8").splitlines()
-    return list(dict.fromkeys(json.loads(line)["claim"] for line in lines))[:n]
 
 
 def measure(folder: Path, options: argparse.Namespace) -> dict[str, object]:

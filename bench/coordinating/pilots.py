@@ -28,9 +28,9 @@ class Ended:
     """Calls of the filesystem by kind, of all agents."""
 
 
-def start(run: Path, *options: str) -> "subprocess.Popen[bytes]":
-    """Start an agent with an engine that takes no time."""
-    command = [sys.executable, "-m", "fsctx", "agent", str(run), "--engine", "fake", *options]
+def start(run: Path, *options: str, engine: str = "fake") -> "subprocess.Popen[bytes]":
+    """Start an agent, if nothing else is said with an engine that takes no time; its cache is beside the run."""
+    command = [sys.executable, "-m", "fsctx", "agent", str(run), "--engine", engine, *options]
     environ = {**os.environ, "OMP_NUM_THREADS": "1", "FSCTX_CACHE": str(run.parent / "cache")}
     return subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
@@ -51,7 +51,7 @@ def first_lease_s(run: Path) -> float:
     began_s = time.time()
     pilot = start(run, "--max-units", "1")
     pilot.communicate()
-    return min(_at(event) for event in events(run) if event["event"] == "leased" and _at(event) > began_s) - began_s
+    return min(at(event) for event in events(run) if event["event"] == "leased" and at(event) > began_s) - began_s
 
 
 def events(run: Path) -> list[dict[str, Any]]:
@@ -69,8 +69,8 @@ def _ended(run: Path, cpu_s: float) -> Ended:
     store, noted = PosixStore(run), events(run)
     sessions = [agents.read_session(store, name) for name in agents.list_agents(store)]
     kinds = [event["fs_calls"] for event in noted if event["event"] == "left"]
-    leased = [_at(event) for event in noted if event["event"] == "leased"]
-    published = [_at(event) for event in noted if event["event"] == "published"]
+    leased = [at(event) for event in noted if event["event"] == "leased"]
+    published = [at(event) for event in noted if event["event"] == "published"]
     return Ended(
         seconds=max(published) - min(leased),
         cpu_s=cpu_s,
@@ -79,5 +79,6 @@ def _ended(run: Path, cpu_s: float) -> Ended:
     )
 
 
-def _at(event: dict[str, Any]) -> float:
+def at(event: dict[str, Any]) -> float:
+    """Return when an event was noted, on the clock of `time.time`."""
     return datetime.fromisoformat(event["time"]).timestamp()

@@ -10,9 +10,10 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fsctx.agent.batching import Budget, infer_all
-from fsctx.agent.engines.base import Bound, BoundTask, Model, Row
+from fsctx.agent.engines.base import Bound, BoundTask, Encoded, Model, Row
 from fsctx.agent.engines.hf.engine import HfEngine, HfModel
 from fsctx.agent.engines.hf.files import silence
+from fsctx.agent.engines.hf.resident import Resident
 from fsctx.agent.engines.hf.score import ScoreBound
 from fsctx.agent.engines.hf.tree import arrange
 from fsctx.protocol.manifest import Method
@@ -49,25 +50,28 @@ class Way:
 class Bare:
     """Transformers as its manual shows it."""
 
-    def __init__(self, folder: Path, template: Template) -> None:
+    def __init__(
+        self, folder: Path, template: Template, *, device: str = "cpu", dtype: torch.dtype = torch.float32
+    ) -> None:
         silence()
         self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, padding_side="left")
-        self._model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        self._model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
         self._template = template
         self._prompts = Prompts(self._tokenizer, template)
 
     def one_by_one(self, claims: Sequence[str]) -> Verdicts:
         """Do each claim by itself."""
-        return {claim: self._generate([claim])[0] for claim in claims}
+        return {claim: self.write([claim])[0] for claim in claims}
 
     def padded(self, claims: Sequence[str]) -> Verdicts:
         """Do the claims in batches, in the order given."""
         parts = [claims[at : at + PADDED_ROWS] for at in range(0, len(claims), PADDED_ROWS)]
-        return {claim: said for part in parts for claim, said in zip(part, self._generate(part), strict=True)}
+        return {claim: said for part in parts for claim, said in zip(part, self.write(part), strict=True)}
 
-    def _generate(self, claims: Sequence[str]) -> list[str | None]:
+    def write(self, claims: Sequence[str]) -> list[str | None]:
+        """Do the claims as one batch, padded to the longest; return their verdicts."""
         texts = [self._prompts.of(claim) for claim in claims]
-        fed = self._tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
+        fed = self._tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False).to(self._model.device)
         with torch.inference_mode():
             out = self._model.generate(
                 **fed,
@@ -159,16 +163,25 @@ def ceiling(model: HfModel, template: Template, claims: Sequence[str]) -> float:
     bound = model.bind(BoundTask(template=template, method="score"))
     if not isinstance(bound, ScoreBound) or bound.tree is None:
         raise SystemExit("this model is scored one sequence at a time: there is nothing to compare")
-    rows = bound.encode([Row(row=n, claim=claim) for n, claim in enumerate(claims)])
     resident = bound.tree.resident
+    rows = bound.encode([Row(row=n, claim=claim) for n, claim in enumerate(claims)])
+    return operations(resident, rows) / matrix_rate(*widest_layer(resident), resident.dtype)
+
+
+def operations(resident: Resident, rows: Sequence[Encoded]) -> float:
+    """Return the operations of the products that a row takes, of rows that are scored in one pass; the mean of some."""
     n_head = resident.model.get_output_embeddings().weight.numel()
     n_body = sum(part.numel() for part in resident.model.get_decoder().layers.parameters())
     n_read = sum(
         1 + len(branches.common) + len(branches.fed) for row in rows for branches in [arrange(row.payload.labels)]
     )
-    products = 2 * (n_body * sum(row.n_tokens for row in rows) + n_head * n_read) / len(rows)
+    return 2 * (n_body * sum(row.n_tokens for row in rows) + n_head * n_read) / len(rows)
+
+
+def widest_layer(resident: Resident) -> tuple[int, int]:
+    """Return how many numbers the widest layer takes and gives for a token."""
     config = resident.model.config.get_text_config()
-    return products / matrix_rate(config.hidden_size, config.intermediate_size, resident.dtype)
+    return config.hidden_size, config.intermediate_size
 
 
 def matrix_rate(n_in: int, n_out: int, dtype: torch.dtype) -> float:

@@ -39,10 +39,15 @@ class Held(LogitsProcessor):
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Return logits (B, V), minus infinity for all other tokens."""
-        held = torch.full_like(scores, -torch.inf)
+        rows: list[int] = []
+        tokens: list[int] = []
         for row, written in enumerate(input_ids[:, self._n_prompt :].tolist()):
-            allowed = self._choices.allowed(tuple(written)) or slice(None)
-            held[row, allowed] = scores[row, allowed]
+            allowed = self._choices.allowed(tuple(written)) or [0]  # of a row that has ended, whatever comes is cut off
+            rows += [row] * len(allowed)
+            tokens += allowed
+        at = torch.tensor([rows, tokens], device=scores.device)  # together: a GPU waits at each step for each copy
+        held = torch.full_like(scores, -torch.inf)
+        held[at[0], at[1]] = scores[at[0], at[1]]
         return held
 
 

@@ -27,13 +27,19 @@ def guarded(call: Callable[[], Result]) -> Result:
         raise
     except (torch.OutOfMemoryError, MemoryError) as error:
         reason = first_line(error)
-    except torch.AcceleratorError as error:
+    except device_errors() as error:
         raise Unfit(f"the device failed ({first_line(error)}): try another node") from None
     except Exception as error:
         raise EngineError(f"{type(error).__name__}: {first_line(error)}") from error
     if torch.cuda.is_available():
         torch.cuda.empty_cache()  # here, where the frames that hold the tensors are gone
     raise OutOfMemory(f"the batch does not fit the device ({reason})")
+
+
+def device_errors() -> tuple[type[Exception], ...]:
+    """Return what torch raises when a device is lost; before 2.8 it has no type for that, and it is any error."""
+    found = getattr(torch, "AcceleratorError", None)
+    return () if found is None else (found,)
 
 
 def first_line(error: BaseException) -> str:

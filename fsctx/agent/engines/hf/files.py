@@ -15,7 +15,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from fsctx.agent.engines.base import UNSPLIT, Split
 from fsctx.agent.engines.hf.adapter import merge_adapter
-from fsctx.agent.engines.hf.errors import first_line
+from fsctx.agent.engines.hf.errors import device_errors, first_line
 from fsctx.agent.engines.hf.quantised import missing_library
 from fsctx.errors import Misconfigured, Unfit
 from fsctx.protocol.manifest import ADAPTER
@@ -59,7 +59,7 @@ def read_model(path: Path, *, device: torch.device, dtype: torch.dtype, split: S
         raise Unfit(
             f"the model {path} does not fit the device {device} ({first_line(error)}): ask for more memory"
         ) from None
-    except (Misconfigured, torch.AcceleratorError):
+    except (Misconfigured, *device_errors()):
         raise
     except Exception as error:  # noqa: BLE001 - transformers raises nearly everything for files that it cannot read
         raise Misconfigured(

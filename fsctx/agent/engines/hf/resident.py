@@ -122,9 +122,10 @@ def float32_logits(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tenso
     states = hidden.float()
     if weight.dtype == torch.float32:
         return nn.functional.linear(states, weight, None if bias is None else bias.float())
-    pieces = [nn.functional.linear(states, rows.float()) for rows in torch.split(weight, _HEAD_ROWS)]
-    logits = torch.cat(pieces, dim=-1)
-    return logits if bias is None else logits + bias.float()
+    logits = states.new_empty(*states.shape[:-1], len(weight))
+    for part, rows in zip(logits.split(_HEAD_ROWS, dim=-1), weight.split(_HEAD_ROWS), strict=True):
+        part.copy_(nn.functional.linear(states, rows.float()))  # one piece at a time is there twice
+    return logits if bias is None else logits.add_(bias.float())
 
 
 def _use_float32_head(model: Any) -> None:

@@ -25,6 +25,10 @@ from fsctx.errors import EngineError
 _PLAIN_LAYERS = (DynamicLayer, DynamicSlidingWindowLayer)
 """Layers whose keys and values are all that they remember; a subclass may remember more."""
 
+_ALIGNED = 8
+"""A mask whose rows begin at a multiple of so many numbers is taken as it is by CUDA's attention with a mask, which
+copies others in each layer (`preprocess_mask` in PyTorch's attention.cpp)."""
+
 
 class PrefixLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     """One layer's keys and values of the prefix, put before those of every row and never changed."""
@@ -118,12 +122,11 @@ class Tree:
         branches = arrange(rows[0].labels)
         trunks = [(*row.context[len(self.prefix) :], *branches.common) for row in rows]
         n_trunk = max(map(len, trunks))
-        pads = [n_trunk - len(trunk) for trunk in trunks]
-        ids = [(*([0] * pad), *trunk, *branches.fed) for pad, trunk in zip(pads, trunks, strict=True)]
-        keep = torch.arange(n_trunk - 1 - len(branches.common), n_trunk + len(branches.fed))
+        ids = [(*([0] * (n_trunk - len(trunk))), *trunk, *branches.fed) for trunk in trunks]
+        pads = self._tensor([n_trunk - len(trunk) for trunk in trunks])  # (B)
         logits = self.resident.logits(
             self._tensor(ids),  # (B, T + S)
-            keep.to(self.resident.device),
+            self._tensor(range(n_trunk - 1 - len(branches.common), n_trunk + len(branches.fed))),  # (K)
             position_ids=self._positions(pads, n_trunk, branches),
             attention_mask=self._mask(pads, n_trunk, branches),
             **self._prefix(),
@@ -144,26 +147,25 @@ class Tree:
         scores = torch.zeros(len(logits), n_labels, device=logits.device)
         return scores.index_add_(1, self._tensor(branches.step_label), steps)
 
-    def _positions(self, pads: list[int], n_trunk: int, branches: Branches) -> torch.Tensor:
-        steps = torch.cat([torch.arange(n_trunk), torch.tensor(branches.depth, dtype=torch.long) + n_trunk])  # (T + S)
-        behind = steps - torch.tensor(pads).unsqueeze(1)  # (B, T + S)
-        return (behind.clamp(min=0) + len(self.prefix)).to(self.resident.device)
+    def _positions(self, pads: torch.Tensor, n_trunk: int, branches: Branches) -> torch.Tensor:
+        steps = self._tensor([*range(n_trunk), *(n_trunk + depth for depth in branches.depth)])  # (T + S)
+        return (steps - pads.unsqueeze(1)).clamp(min=0) + len(self.prefix)  # (B, T + S)
 
-    def _mask(self, pads: list[int], n_trunk: int, branches: Branches) -> torch.Tensor:
+    def _mask(self, pads: torch.Tensor, n_trunk: int, branches: Branches) -> torch.Tensor:
         """Return the additive mask (B, 1, T + S, P + T + S), without P where the attention knows the prefix."""
-        of = torch.tensor([-1] * n_trunk + list(branches.of))  # (Q), -1: trunk
-        at = torch.arange(len(of))
+        of = self._tensor([*([-1] * n_trunk), *branches.of])  # (Q), -1: trunk
+        at = torch.arange(len(of), device=of.device)
         is_before = at.unsqueeze(1) >= at  # (Q, Q)
         is_related = (of == -1) | (of.unsqueeze(1) == of)
-        is_padding = at < torch.tensor(pads).unsqueeze(1)  # (B, Q)
+        is_padding = at < pads.unsqueeze(1)  # (B, Q)
         own = (is_before & is_related) & ~is_padding.unsqueeze(1)  # (B, Q, Q)
-        own |= torch.eye(len(of), dtype=torch.bool)  # padding attends to itself: a row of nothing would be NaN
-        n_prefix = 0 if self.is_shared else len(self.prefix)
-        prefix = torch.ones(len(pads), len(of), n_prefix, dtype=torch.bool)
-        allowed = torch.cat([prefix, own], dim=-1).unsqueeze(1).to(self.resident.device)
-        dtype = self.resident.dtype
-        mask = torch.zeros(allowed.shape, dtype=dtype, device=self.resident.device)
-        return mask.masked_fill_(~allowed, torch.finfo(dtype).min)
+        own |= at.unsqueeze(1) == at  # padding attends to itself: a row of nothing would be NaN
+        n_prefix, dtype = 0 if self.is_shared else len(self.prefix), self.resident.dtype
+        n_keys = n_prefix + len(of)
+        room = -(-n_keys // _ALIGNED) * _ALIGNED
+        mask = torch.zeros(len(pads), 1, len(of), room, dtype=dtype, device=of.device)[..., :n_keys]
+        mask[:, 0, :, n_prefix:].masked_fill_(~own, torch.finfo(dtype).min)
+        return mask
 
     def _tensor(self, values: Sequence[Any]) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.long, device=self.resident.device)

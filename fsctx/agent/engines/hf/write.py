@@ -59,7 +59,7 @@ class Writer:
         None stands for a row whose logits were no numbers at some step.
         """
         ids, mask = self._padded(asked)
-        watch = Watch(len(asked))
+        watch = Watch(len(asked), ids.device)
         out = self._resident.model.generate(
             input_ids=ids,
             attention_mask=mask,
@@ -69,7 +69,7 @@ class Writer:
             **self._cached(len(asked)),
         )
         written = out[:, ids.shape[1] :].tolist()
-        return [None if is_bad else self._cut(row) for row, is_bad in zip(written, watch.is_bad, strict=True)]
+        return [None if is_bad else self._cut(row) for row, is_bad in zip(written, watch.is_bad.tolist(), strict=True)]
 
     def first_logits(self, asked: Sequence[Asked]) -> torch.Tensor:
         """Return the logits (B, V) of the first token to write."""
@@ -129,15 +129,14 @@ class Writer:
 
 
 class Watch(LogitsProcessor):
-    """Notes which rows' logits are no numbers; changes nothing."""
+    """Notes which rows' logits are no numbers; changes nothing, and lets no GPU wait for it."""
 
-    def __init__(self, n_rows: int) -> None:
-        self.is_bad = [False] * n_rows
+    def __init__(self, n_rows: int, device: torch.device) -> None:
+        self.is_bad = torch.zeros(n_rows, dtype=torch.bool, device=device)
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Return the logits (B, V) as they are."""
-        found = scores.isnan().any(dim=-1).tolist()
-        self.is_bad = [was or now for was, now in zip(self.is_bad, found, strict=True)]
+        self.is_bad |= scores.isnan().any(dim=-1)
         return scores
 
 
