@@ -16,7 +16,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from fsctx.agent.engines.base import UNSPLIT, Split
 from fsctx.agent.engines.hf.adapter import merge_adapter
 from fsctx.agent.engines.hf.errors import first_line
-from fsctx.agent.engines.hf.quantised import missing_library
+from fsctx.agent.engines.hf.quantised import missing_libraries
 from fsctx.errors import Misconfigured, Unfit
 from fsctx.protocol.manifest import ADAPTER
 from fsctx.store.mounts import mount_of, mounts
@@ -157,9 +157,8 @@ def _refuse(path: Path, config: dict[str, Any]) -> None:
             f"{path} is a {architecture or kind}, which neither continues a text nor classifies one:"
             " use a decoder (…ForCausalLM) or a classifier (…ForSequenceClassification)"
         )
-    needed = missing_library(config)
-    if needed is not None:
-        raise Misconfigured(f"{path} is quantised and needs the package {needed} here: pip install {needed}")
+    if needed := " ".join(missing_libraries(config)):
+        raise Misconfigured(f"{path} is quantised and needs what is not installed here: pip install {needed}")
 
 
 def _no_weights(path: Path) -> str:
