@@ -64,6 +64,12 @@ def test_weights_that_are_missing_are_not_made_up(tmp_path: Path) -> None:
         load(tmp_path)
 
 
+def test_weights_of_other_sizes_than_the_config_says_are_refused_by_name(tmp_path: Path) -> None:
+    rewrite(make_model(tmp_path), intermediate_size=64)
+    with pytest.raises(Misconfigured, match=r"first model\.layers\.0\.mlp\.down_proj\.weight \(32 × 48, not 32 × 64\)"):
+        load(tmp_path)
+
+
 def test_weights_over_a_network_are_read_and_not_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_model(tmp_path)
 

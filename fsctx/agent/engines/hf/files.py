@@ -3,6 +3,7 @@
 import json
 import logging
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -63,7 +64,8 @@ def read_model(path: Path, *, device: torch.device, dtype: torch.dtype, split: S
         raise
     except Exception as error:  # noqa: BLE001 - transformers raises nearly everything for files that it cannot read
         raise Misconfigured(
-            f"{path} cannot be loaded as a model ({type(error).__name__}: {first_line(error)})"
+            f"{path} cannot be loaded as a model ({type(error).__name__}: {first_line(error)}): copy the model's files "
+            "again, or take a transformers that knows it"
         ) from None
 
 
@@ -198,13 +200,25 @@ def _read_whole(where: Path, device: torch.device, dtype: torch.dtype, extra: di
 def _read_weights(where: Path, dtype: torch.dtype, extra: dict[str, str], **more: Any) -> Any:
     factory: Any = AutoModelForSequenceClassification if not extra and is_classifier(where) else AutoModelForCausalLM
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, **extra, **more}
+    options["ignore_mismatched_sizes"] = True  # they are refused below, by name
     if not extra:
         options |= {"use_safetensors": True, "disable_mmap": _read_ahead(sorted(where.glob("*.safetensors")))}
     model, report = factory.from_pretrained(where, dtype=dtype, output_loading_info=True, **options)
-    missing = sorted(report.get("missing_keys", ())) + sorted(map(str, report.get("mismatched_keys", ())))
+    misfits = sorted(report.get("mismatched_keys", ()))
+    if misfits:
+        name, own, wanted = misfits[0]
+        raise Misconfigured(
+            f"{where} has {len(misfits)} weights of other sizes than its {_CONFIG} says, first {name} ({_by(own)}, not "
+            f"{_by(wanted)}): put the config.json that belongs to the weights there"
+        )
+    missing = sorted(report.get("missing_keys", ()))
     if missing:
         raise Misconfigured(f"{where} lacks {len(missing)} weights, first {missing[0]}: copy the whole model folder")
     return model
+
+
+def _by(shape: Iterable[int]) -> str:
+    return " × ".join(map(str, shape))
 
 
 def _read_tokenizer(where: Path, extra: dict[str, str]) -> Any:
