@@ -66,7 +66,7 @@ class Parts:
     on_node: Callable[[], Collection[str]] = tuple
     """Returns the contexts whose files are on this node."""
     check: Callable[[Context], None] = lambda _: None
-    """Raises `Unfit` for a context that the device can't hold, by its size."""
+    """Raises `Unfit` or `Misconfigured` for a context that can't be done here, by its size or kind."""
 
 
 def assemble(parts: Parts) -> Loop:

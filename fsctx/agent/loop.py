@@ -75,20 +75,20 @@ class Loop:
 
     def _warm_up(self) -> None:
         """Load the context of the first free unit before anything is leased: a node that cannot wastes no lease."""
-        self._refuse_too_large()
+        self._refuse_impossible()
         self.ahead.scout.search.found_on_node(self.residency.on_node())
         while self.residency.mode == ContextMode.FULL and not self.limits.reason():
             task = self.ahead.first_task()
             if task is None or self._make_resident(task) is not None:
                 return
 
-    def _refuse_too_large(self) -> None:
-        """Refuse what the device can't hold before any of it is leased or fetched."""
+    def _refuse_impossible(self) -> None:
+        """Refuse what this device or engine can't do, by size and kind, before any of it is leased or fetched."""
         of_context = {task.context: number for number, task in enumerate(self.residency.tasks)}
         for context, task in of_context.items():
             try:
                 self.residency.check(self.residency.contexts[context])
-            except Unfit as error:
+            except (Unfit, Misconfigured) as error:
                 self._refuse(task, error)
 
     def _work(self) -> str:

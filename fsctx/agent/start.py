@@ -14,9 +14,9 @@ from fsctx import __version__
 from fsctx.agent import host
 from fsctx.agent.assembly import BEATS_PER_TTL, Parts, Say, assemble
 from fsctx.agent.device import DeviceInfo, find_device
-from fsctx.agent.engines.of_run import choose_of_run, engines_of_run, uses_device
+from fsctx.agent.engines.of_run import check_context, choose_of_run, engines_of_run, uses_device
 from fsctx.agent.events import EventLog
-from fsctx.agent.gpus.fit import check_fits, check_holds, holders_of, least_bytes
+from fsctx.agent.gpus.fit import check_fits, holders_of, least_bytes
 from fsctx.agent.heartbeat import Heartbeat
 from fsctx.agent.host import Place
 from fsctx.agent.leaving import SIGNALS, Leaving
@@ -102,8 +102,7 @@ def _work(start: _Start) -> int:
     options = start.options
     try:
         device = _find_device(start)
-        n_devices = options.split.n_ranks
-        check_fits(device, least_bytes(start.run.contexts.values(), n_devices))
+        check_fits(device, least_bytes(start.run.contexts.values(), options.split.n_ranks))
         engine_for = engines_of_run(start.run, options, device)
         address = own_address(options.peer_address) if options.has_peers else None
         heartbeat = _announce(start, device)
@@ -118,7 +117,7 @@ def _work(start: _Start) -> int:
                 heartbeat=heartbeat,
                 leaving=start.leaving,
                 engine_for=engine_for,
-                check=functools.partial(check_holds, device, n_devices=n_devices),
+                check=functools.partial(check_context, options, device),
                 fetch=source_of_files(options, cache, say=start.say, bring=bring),
                 mend=cache.mend,
                 on_node=contexts_on_node(options),

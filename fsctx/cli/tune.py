@@ -15,7 +15,8 @@ import click
 def tune(run: Path, engine: str, device: str, dtype: str | None, cache: Path | None) -> None:
     """Measure RUN's first model on this device with some claims of RUN, for `fsctx advise --measured`.
 
-    Prints one JSON document. Takes no work from RUN and writes nothing into it.
+    On a CPU it also says whether bfloat16 is worth it. Prints one JSON document. Takes no work from RUN
+    and writes nothing into it.
     """
     from fsctx.agent.options import AgentOptions
     from fsctx.agent.tune import tune as measure

@@ -23,6 +23,8 @@ class ModelShape:
     n_experts: int = 1
     n_active: int = 1
     """Experts that a token goes through."""
+    weight_bits: int | None = None
+    """Of a layer's weights, where they are quantised."""
 
     @property
     def layer_params(self) -> int:
@@ -33,6 +35,10 @@ class ModelShape:
     def active_params(self) -> int:
         """Weights of a layer that a token is multiplied with."""
         return self._attention + self.n_active * self._expert
+
+    def layer_bytes(self, number_bytes: int) -> float:
+        """Return what a layer's weights take, which have `number_bytes` each where they are not quantised."""
+        return self.layer_params * (number_bytes if self.weight_bits is None else self.weight_bits / 8)
 
     @property
     def table_params(self) -> int:
@@ -90,4 +96,21 @@ def shape_of(config: Mapping[str, Any], *, where: str) -> ModelShape:
         is_tied=bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", False))),
         n_experts=n_experts,
         n_active=min(n_experts, number("num_experts_per_tok", otherwise=1)),
+        weight_bits=_weight_bits(config.get("quantization_config")),
     )
+
+
+def _weight_bits(quantised: Any) -> int | None:
+    """Return the bits of a quantised weight, by the words of whichever library; None where they are not told."""
+    given = _mapping(quantised)
+    group = next(iter(_mapping(given.get("config_groups")).values()), None)
+    told = (given.get("bits"), given.get("w_bit"), _mapping(_mapping(group).get("weights")).get("num_bits"))
+    if given.get("load_in_4bit"):
+        return 4
+    if given.get("load_in_8bit") or given.get("quant_method") in ("fp8", "fbgemm_fp8"):
+        return 8
+    return next((bits for bits in told if isinstance(bits, int) and bits > 0), None)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

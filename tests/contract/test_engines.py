@@ -33,6 +33,7 @@ CLAIMS = [
         "fake",
         "hf",
         pytest.param("stages", marks=pytest.mark.slow),
+        pytest.param("shares", marks=pytest.mark.slow),
         pytest.param("smollm2", marks=[pytest.mark.model, pytest.mark.slow]),
         pytest.param("vllm", marks=[pytest.mark.model, pytest.mark.vllm]),
     ],
@@ -46,7 +47,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def engine(kind: str) -> Engine:
-    split = Split(pp=2) if kind == "stages" else UNSPLIT
+    split = {"stages": Split(pp=2), "shares": Split(tp=2)}.get(kind, UNSPLIT)
     spec = {"fake": "fake", "vllm": "vllm:kv_gb=0.5"}.get(kind, "hf")
     return make_engine(spec, device="cpu", dtype=None, split=split)
 
@@ -60,7 +61,7 @@ def model(kind: str, engine: Engine, tmp_path_factory: pytest.TempPathFactory) -
 
 def _files(kind: str, folders: pytest.TempPathFactory) -> Path:
     match kind:
-        case "hf" | "stages":
+        case "hf" | "stages" | "shares":
             from tiny_models import make_model
 
             return make_model(folders.mktemp("tiny"))

@@ -1,6 +1,7 @@
 """Model folders that cannot be used, and GGUF files converted."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,12 @@ def test_weights_that_are_missing_are_not_made_up(tmp_path: Path) -> None:
     config["num_hidden_layers"] += 1
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(Misconfigured, match="lacks"):
+        load(tmp_path)
+
+
+def test_weights_of_other_sizes_than_the_config_says_are_refused_by_name(tmp_path: Path) -> None:
+    rewrite(make_model(tmp_path), intermediate_size=64)
+    with pytest.raises(Misconfigured, match=r"first model\.layers\.0\.mlp\.down_proj\.weight \(32 × 48, not 32 × 64\)"):
         load(tmp_path)
 
 
@@ -142,10 +149,21 @@ def test_an_adapter_is_never_left_out_in_silence(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-@pytest.mark.parametrize(("method", "package"), [("bitsandbytes", "bitsandbytes"), ("quanto", "optimum-quanto")])
-def test_a_quantised_model_whose_library_is_not_installed_names_the_package(
-    tmp_path: Path, method: str, package: str
+@pytest.mark.parametrize(
+    ("method", "modules", "packages"),
+    [
+        ("bitsandbytes", ["bitsandbytes"], "bitsandbytes"),
+        ("quanto", ["optimum", "optimum.quanto"], "optimum-quanto"),
+        ("compressed-tensors", ["compressed_tensors"], "compressed-tensors"),
+        ("gptq", ["optimum", "gptqmodel"], "optimum gptqmodel"),
+        ("awq", ["gptqmodel"], "gptqmodel"),
+    ],
+)
+def test_a_quantised_model_whose_libraries_are_not_installed_names_the_packages(
+    tmp_path: Path, method: str, modules: list[str], packages: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for module in modules:
+        monkeypatch.setitem(sys.modules, module, None)
     rewrite(make_model(tmp_path), quantization_config={"quant_method": method})
-    with pytest.raises(Misconfigured, match=f"pip install {package}"):
+    with pytest.raises(Misconfigured, match=f"pip install {packages}$"):
         load(tmp_path)

@@ -39,13 +39,26 @@ def test_tune_measures_a_run_and_leaves_it_as_it_was(tmp_path: Path) -> None:
     make_plan(claims, run=tmp_path / "run", models=(str(make_model(tmp_path / "model")),), unit_rows=8)
     before = sorted(path for path in (tmp_path / "run").rglob("*"))
     asked = ["tune", str(tmp_path / "run"), "--device", "cpu", "--cache", str(tmp_path / "cache")]
-    measured = json.loads(CliRunner().invoke(cli, asked, catch_exceptions=False).stdout)
+    result = CliRunner().invoke(cli, asked, catch_exceptions=False)
+    assert "verdicts differ from float32's" in result.stderr
+    measured = json.loads(result.stdout)
     assert set(measured) == {"schema", *(field.name for field in dataclasses.fields(Measured))}
     assert (measured["device"], measured["dtype"]) == ("cpu", "float32")
+    assert measured["half"]["dtype"] == "bfloat16"
+    assert 0 < measured["half"]["rows"] <= 40
+    assert measured["half"]["is_advised"] == ("--dtype bfloat16" in result.stderr)
     assert measured["flops_per_s"] > 0
     assert measured["rows_per_s"] > 0
     assert sorted(path for path in (tmp_path / "run").rglob("*")) == before
     assert not list((tmp_path / "run" / names.AGENTS).iterdir())
+
+
+def test_a_precision_that_was_asked_for_is_measured_alone(tmp_path: Path) -> None:
+    (tmp_path / "claims.txt").write_text("a claim\nanother\n")
+    make_plan(tmp_path / "claims.txt", run=tmp_path / "run", models=(str(make_model(tmp_path / "model")),))
+    asked = ["tune", str(tmp_path / "run"), "--device", "cpu", "--dtype", "bfloat16", "--cache", str(tmp_path / "c")]
+    measured = json.loads(CliRunner().invoke(cli, asked, catch_exceptions=False).stdout)
+    assert (measured["dtype"], measured["half"]) == ("bfloat16", None)
 
 
 def test_a_run_of_the_fake_model_tells_nothing(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """vLLM itself on the small real model: the verdicts of hf, labels alone where asked, several processes that end."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import resources
@@ -12,11 +13,11 @@ import smollm2
 
 from fsctx.agent.engines.base import Bound, BoundTask, Model, Row, Split
 from fsctx.agent.engines.choose import make_engine
-from fsctx.errors import Misconfigured, Unfit
+from fsctx.errors import EngineError, Misconfigured, Unfit
 from fsctx.protocol.manifest import Method
 from fsctx.protocol.verdicts import Status, Verdict
 from fsctx.templates.load import load_template
-from fsctx.templates.model import Label, Template
+from fsctx.templates.model import Generation, Label, Template
 
 pytestmark = [pytest.mark.vllm, pytest.mark.model]
 
@@ -24,6 +25,7 @@ N_CLAIMS = 36
 NAT = 1e-3
 """What the engine interface allows scores in float32 to depend on the batch: two engines are to be no further apart."""
 
+METHODS: list[Method] = ["score", "generate"]
 ENGINE = "vllm:kv_gb=0.5"
 
 
@@ -105,6 +107,40 @@ def test_every_answer_is_a_label_where_the_template_asks_for_a_choice(model: Mod
     found = verdicts(bind(model, "generate", template))
     assert {verdict.text for verdict in found} <= {label.words for label in template.labels}
     assert all(verdict.status == Status.OK for verdict in found)
+
+
+def test_chats_that_rows_bring_are_written_as_hf_writes_them(model: Model, hf: Model) -> None:
+    template = replace(load_template("messages"), generation=Generation(max_new_tokens=12))
+    chats = [
+        [{"role": "user", "content": "Name a colour."}],
+        [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Is ice cold?"}],
+        [
+            {"role": "user", "content": "What is 2 + 2?"},
+            {"role": "assistant", "content": "4"},
+            {"role": "user", "content": "And 3 + 3?"},
+        ],
+    ]
+    rows = [Row(row=n, claim="-", columns={"messages": json.dumps(chat)}) for n, chat in enumerate(chats)]
+    bounds = [bind(one, "generate", template) for one in (model, hf)]
+    found, expected = (bound.infer(bound.encode(rows)) for bound in bounds)
+    assert found == expected
+    assert all(verdict.status == Status.OK and verdict.text for verdict in found)
+
+
+def test_weights_that_give_no_numbers_fail_the_batch(files: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    broken = Path(shutil.copytree(files, tmp_path / "broken"))
+    weights = load_file(broken / "model.safetensors")
+    weights["model.norm.weight"][0] = float("nan")
+    save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
+    loaded = make_engine(ENGINE, device="cpu").load(broken)
+    try:
+        for method in METHODS:
+            with pytest.raises(EngineError, match="not finite"):
+                verdicts(bind(loaded, method))
+    finally:
+        loaded.close()
 
 
 def test_a_claim_longer_than_the_window_costs_only_its_row(model: Model) -> None:

@@ -67,6 +67,30 @@ def test_of_a_mixture_all_experts_are_held_and_some_computed() -> None:
     assert mixture.active_params - plain.active_params == 3 * 2048 * 8192
 
 
+@pytest.mark.parametrize(
+    ("quantised", "bits"),
+    [
+        ({"quant_method": "gptq", "bits": 4}, 4),
+        ({"quant_method": "awq", "w_bit": 4}, 4),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": False, "load_in_8bit": True}, 8),
+        ({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 4}}}}, 4),
+        ({"quant_method": "fp8"}, 8),
+        ({"quant_method": "compressed-tensors", "config_groups": {"group_0": None}}, None),
+        (None, None),
+    ],
+)
+def test_quantised_weights_take_the_bits_that_their_configuration_names(
+    quantised: dict[str, Any] | None, bits: int | None
+) -> None:
+    whole, found = shape(QWEN_32B), shape(QWEN_32B | {"quantization_config": quantised})
+    assert found.weight_bits == bits
+    layout = Layout(replicas=1, tp=2, pp=1, batch=1)
+    spared = memory_gb(whole, layout, WORK, 2) - memory_gb(found, layout, WORK, 2)
+    assert spared == pytest.approx(whole.n_layers * whole.layer_params / 2 * (2 - (bits or 16) / 8) / 1e9)
+    rates = rates_of(DEVICES["A10"])
+    assert batch_s(found, layout, WORK, rates) <= batch_s(whole, layout, WORK, rates)
+
+
 def test_only_whole_heads_and_layers_are_legal() -> None:
     small = shape({**SMOLLM2, "num_attention_heads": 9, "num_key_value_heads": 3, "num_hidden_layers": 2})
     assert set(splits(small, 6)) == {(1, 1), (1, 2), (3, 1), (3, 2)}

@@ -2,36 +2,44 @@
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from planning import make_plan
 
 from fsctx.agent.assembly import Parts, assemble
-from fsctx.agent.engines.base import BoundTask, Encoded, Row
+from fsctx.agent.device import DeviceInfo
+from fsctx.agent.engines.base import BoundTask, Encoded, Row, Split
 from fsctx.agent.engines.fake import FakeEngine, FakeModel
+from fsctx.agent.engines.of_run import check_context, uses_device
 from fsctx.agent.events import EventLog
 from fsctx.agent.heartbeat import Heartbeat
 from fsctx.agent.leaving import Leaving
 from fsctx.agent.loop import Loop
 from fsctx.agent.options import AgentOptions
 from fsctx.agent.runfiles import RunFiles, read_run
+from fsctx.agent.start import run_agent
 from fsctx.agent.world import World
 from fsctx.cache import Fetched
-from fsctx.errors import Unfit
+from fsctx.errors import Misconfigured, Unfit
 from fsctx.protocol import names
 from fsctx.protocol.agents import AgentState, Session
 from fsctx.protocol.manifest import Context
 from fsctx.store import PosixStore
 
+CLASSIFIER = '{"architectures": ["BertForSequenceClassification"]}'
+CPU = DeviceInfo(name="cpu", kind="cpu", index=0, memory_bytes=1 << 34, free_bytes=1 << 34)
 
-def plan_two_models(folder: Path) -> RunFiles:
-    """Plan a run of the fake model and of one that stands for a large one."""
+
+def plan_two_models(folder: Path, config: str = "{}") -> RunFiles:
+    """Plan a run of the fake model and of one that stands for a large one, or for what its `config` says."""
     (folder / "claims.txt").write_text("one\ntwo\nthree\n")
     large = folder / "large"
     large.mkdir()
-    (large / "config.json").write_text("{}")
+    (large / "config.json").write_text(config)
     (large / "model.safetensors").write_bytes(b"0" * 1000)
     make_plan(folder / "claims.txt", run=folder / "run", models=("fake", str(large)), unit_rows=1)
     return read_run(PosixStore(folder / "run"))
@@ -67,10 +75,45 @@ def test_units_of_a_context_that_is_too_large_are_not_leased_and_others_are_done
     loop = agent(run, tmp_path, FakeEngine(), check=refuse_large, say=said.append)
     assert loop.run() == "every unit is done"
     assert [line for line in said if "not doing" in line] == ["not doing large × fever: its weights take 140.0 GB"]
-    leases = run.store.list(names.bucket_folder(names.LEASES, 0))
-    of_fake = [task.model for task in run.manifest.tasks].index("fake")
-    units = {run.manifest.geometry.unit_of(task=of_fake, slice_number=number) for number in range(3)}
-    assert {int(name.partition(".")[0]) for name in leases} == units
+    assert leased(run) == units_of(run, "fake")
+
+
+def leased(run: RunFiles) -> set[int]:
+    return {int(name.partition(".")[0]) for name in run.store.list(names.bucket_folder(names.LEASES, 0))}
+
+
+def units_of(run: RunFiles, model: str) -> set[int]:
+    task = [task.model for task in run.manifest.tasks].index(model)
+    return {run.manifest.geometry.unit_of(task=task, slice_number=number) for number in range(3)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"engine": "vllm"}, "it is a classifier, which --engine vllm does not do: use --engine hf or auto"),
+        ({"split": Split(tp=2)}, "it is a classifier, which can't be split: do without --tp 2 --pp 1"),
+    ],
+)
+def test_units_of_a_context_that_the_engine_keeps_off_are_not_leased_and_others_are_done(
+    tmp_path: Path, asked: dict[str, Any], why: str
+) -> None:
+    run, said = plan_two_models(tmp_path, CLASSIFIER), list[str]()
+    check = partial(check_context, AgentOptions(cache=tmp_path, **asked), CPU)
+    assert agent(run, tmp_path, FakeEngine(), check=check, say=said.append).run() == "every unit is done"
+    assert [line for line in said if "not doing" in line] == [f"not doing large × fever: {why}"]
+    assert leased(run) == units_of(run, "fake")
+
+
+def test_an_engine_that_keeps_off_all_contexts_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    run = plan_two_models(tmp_path, CLASSIFIER)
+    (tmp_path / "alone").mkdir()
+    make_plan(tmp_path / "claims.txt", run=tmp_path / "alone" / "run", models=(str(tmp_path / "large"),))
+    alone = read_run(PosixStore(tmp_path / "alone" / "run"))
+    options = AgentOptions(engine="vllm", cache=tmp_path / "cache")
+    assert uses_device(run, options)
+    with pytest.raises(Misconfigured, match=r"^large: it is a classifier, .* use --engine hf or auto$"):
+        run_agent(tmp_path / "alone" / "run", options, say=lambda _: None)
+    assert not alone.store.list(names.AGENTS)
 
 
 class DiesAhead(FakeEngine):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsctx.agent.engines.base import Split
-from fsctx.agent.engines.choose import check_engine, choose_engine, choose_for, make_engine
+from fsctx.agent.engines.choose import choose_engine, choose_for, make_engine, refusal
 from fsctx.agent.engines.vllm.environment import environment
 from fsctx.agent.engines.vllm.installed import Installed, find_vllm
 from fsctx.agent.engines.vllm.labels import questions, scores
@@ -125,16 +125,18 @@ def test_a_run_with_several_kinds_of_contexts_names_each_engine() -> None:
 
 
 @pytest.mark.parametrize("kind", ["classifier", "lora"])
-def test_vllm_is_refused_before_anything_is_fetched_for_what_it_does_not_do(kind: str) -> None:
-    with pytest.raises(InputError, match="use --engine hf or auto"):
-        check_engine("vllm", kind=kind)
+def test_vllm_and_split_models_keep_off_what_hf_alone_does(kind: str) -> None:
+    assert "--engine vllm does not do: use --engine hf or auto" in str(refusal("vllm:start_s=5", kind))
+    assert "can't be split: do without --tp 2 --pp 1" in str(refusal("auto", kind, split=Split(tp=2)))
+    with pytest.raises(Misconfigured, match="use --engine hf or auto"):
+        make_engine("vllm", device="cpu", kind=kind)
 
 
 def test_the_library_that_merges_adapters_is_named_before_anything_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(Misconfigured, match=r"peft: pip install 'fsctx\[lora\]'"):
-        check_engine("auto", kind="lora")
-    assert not check_engine("fake", kind="lora")
+    assert "peft: pip install 'fsctx[lora]'" in str(refusal("auto", "lora"))
+    assert refusal("auto", "hf") is None
+    assert refusal("fake", "lora") is None
 
 
 @pytest.mark.skipif(find_vllm() is not None, reason="it is installed")

@@ -72,9 +72,11 @@ def make_engine(
 
     Raises:
         InputError: no such engine, option or dtype, or it can't split a model.
-        Misconfigured: the engine's libraries are not installed.
+        Misconfigured: the engine's libraries are not installed, or it does not do this kind of context.
     """
     check_engine(spec, dtype=dtype, kind=kind, split=split)
+    if refused := refusal(spec, kind, split=split):
+        raise Misconfigured(refused)
     vllm = find_vllm()
     choice = choose_engine(spec, device=device, kind=kind, vllm=vllm)
     match choice.name:
@@ -106,8 +108,7 @@ def check_engine(spec: str, *, dtype: str | None = None, kind: str = "hf", split
     """Return whether the engine computes on a device, without importing it: the fake one does not.
 
     Raises:
-        InputError: no such engine, option or dtype, or it can't split a model, or it does not do this kind of context.
-        Misconfigured: an adapter is to be merged and the library for that is not installed.
+        InputError: no such engine, option or dtype, or it can't split a model.
     """
     if dtype is not None and dtype not in DTYPES:
         raise InputError(f"--dtype {dtype}: use one of {', '.join(DTYPES)}")
@@ -127,15 +128,19 @@ def check_engine(spec: str, *, dtype: str | None = None, kind: str = "hf", split
             pass
         case _:
             raise InputError(f"--engine {spec}: use auto, hf, vllm[:option=value,…] or fake[:option=value,…]")
-    _check_kind(name, kind)
     return name != "fake"
 
 
-def _check_kind(name: str, kind: str) -> None:
+def refusal(spec: str, kind: str, *, split: Split = UNSPLIT) -> str | None:
+    """Return why an engine keeps off a kind of contexts, whatever else it does here; None if it does not."""
+    name = spec.partition(":")[0]
     if name == "vllm" and kind in _HF_ALONE:
-        raise InputError(f"--engine vllm: the run has {_HF_ALONE[kind]}, which hf does: use --engine hf or auto")
+        return f"it is {_HF_ALONE[kind]}, which --engine vllm does not do: use --engine hf or auto"
+    if split != UNSPLIT and kind in _HF_ALONE:
+        return f"it is {_HF_ALONE[kind]}, which can't be split: do without {split}"
     if name != "fake" and kind == "lora" and find_spec("peft") is None:
-        raise Misconfigured("merging a LoRA adapter needs the library peft: pip install 'fsctx[lora]'")
+        return "merging a LoRA adapter needs the library peft: pip install 'fsctx[lora]'"
+    return None
 
 
 def _hf(device: str, dtype: str | None, split: Split, *, is_apart: bool) -> Engine:

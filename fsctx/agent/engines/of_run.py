@@ -5,11 +5,12 @@ from collections.abc import Callable
 from fsctx.agent.device import DeviceInfo
 from fsctx.agent.engines.app.engine import AppEngine
 from fsctx.agent.engines.base import UNSPLIT, Engine
-from fsctx.agent.engines.choose import Choice, check_engine, choose_for, engines
+from fsctx.agent.engines.choose import Choice, check_engine, choose_for, engines, refusal
+from fsctx.agent.gpus.fit import check_holds
 from fsctx.agent.options import AgentOptions
 from fsctx.agent.remembering import remembering
 from fsctx.agent.runfiles import RunFiles
-from fsctx.errors import InputError
+from fsctx.errors import InputError, Misconfigured
 from fsctx.protocol import names
 from fsctx.protocol.apps import read_code
 from fsctx.protocol.manifest import Context
@@ -20,6 +21,7 @@ def uses_device(run: RunFiles, options: AgentOptions) -> bool:
 
     Raises:
         InputError: an option that they don't have.
+        Misconfigured: the engine keeps off every context of the run.
     """
     if run.manifest.app is not None:
         _check_app_options(options)
@@ -29,7 +31,11 @@ def uses_device(run: RunFiles, options: AgentOptions) -> bool:
             f"--engine {options.engine}: {run.store.root} was planned with the fake model, which has no files: leave "
             "--engine out, or plan with a model"
         )
+    contexts = run.contexts.values()
     uses = [check_engine(options.engine, dtype=options.dtype, kind=kind, split=options.split) for kind in run.kinds]
+    refused = {context.name: refusal(options.engine, context.kind, split=options.split) for context in contexts}
+    if all(refused.values()):
+        raise Misconfigured("; ".join(f"{name}: {why}" for name, why in refused.items()))
     return any(uses)
 
 
@@ -38,6 +44,18 @@ def choose_of_run(run: RunFiles, options: AgentOptions, device: DeviceInfo) -> C
     if run.manifest.app is not None:
         return Choice(name="app", why="the run was planned with an application")
     return choose_for(options.engine, device=device.spec, kinds=run.kinds)
+
+
+def check_context(options: AgentOptions, device: DeviceInfo, context: Context) -> None:
+    """Refuse a context by its kind and size, before any of it is leased or fetched.
+
+    Raises:
+        Misconfigured: the engine keeps off it.
+        Unfit: the devices can't hold it.
+    """
+    if refused := refusal(options.engine, context.kind, split=options.split):
+        raise Misconfigured(refused)
+    check_holds(device, context, n_devices=options.split.n_ranks)
 
 
 def engines_of_run(run: RunFiles, options: AgentOptions, device: DeviceInfo) -> Callable[[Context], Engine]:

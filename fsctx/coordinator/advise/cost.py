@@ -72,13 +72,13 @@ def memory_gb(shape: ModelShape, layout: Layout, work: Work, number_bytes: int) 
     """Return what the fullest device holds: weights, the prefix' keys and values, and a batch as it passes."""
     n_layers = math.ceil(shape.n_layers / layout.pp)
     n_tables = 1 if layout.pp > 1 or shape.is_tied else 2
-    weights = (n_layers * shape.layer_params + n_tables * shape.table_params) / layout.tp
+    weights = n_layers * shape.layer_bytes(number_bytes) + n_tables * shape.table_params * number_bytes
     prefix = n_layers * work.prefix * shape.kv_per_token / layout.tp
     rows = math.ceil(layout.batch / _pieces(layout))
     kv = rows * (work.prefix + work.own) * shape.kv_per_token / layout.tp
     activations = rows * work.own * (_ACTIVATION_NUMBERS * shape.hidden + 2 * shape.intermediate / layout.tp)
     logits = 2 * layout.batch * work.scored * shape.vocab * 4  # in float32, and once more while they are summed up
-    return ((weights + prefix + kv + activations) * number_bytes + logits) / 1e9 + _RESERVED_GB
+    return (weights / layout.tp + (prefix + kv + activations) * number_bytes + logits) / 1e9 + _RESERVED_GB
 
 
 def batch_s(shape: ModelShape, layout: Layout, work: Work, rates: Rates) -> float:
@@ -97,8 +97,8 @@ def batch_s(shape: ModelShape, layout: Layout, work: Work, rates: Rates) -> floa
 def _layer_s(shape: ModelShape, tp: int, rows: float, work: Work, rates: Rates) -> float:
     n_tokens, n_seen = rows * work.own, work.prefix + work.own / 2
     compute_s = n_tokens * shape.layer_flops(1, round(n_seen)) / tp / rates.flops_per_s
-    numbers = shape.layer_params + rows * (work.prefix + work.own) * shape.kv_per_token
-    move_s = numbers * rates.number_bytes / tp / rates.bytes_per_s
+    kv = rows * (work.prefix + work.own) * shape.kv_per_token * rates.number_bytes
+    move_s = (shape.layer_bytes(rates.number_bytes) + kv) / tp / rates.bytes_per_s
     return max(compute_s, move_s) + rates.layer_s + 2 * _reduce_s(n_tokens * shape.hidden, tp, rates)
 
 

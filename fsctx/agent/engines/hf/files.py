@@ -3,6 +3,7 @@
 import json
 import logging
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +17,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from fsctx.agent.engines.base import UNSPLIT, Split
 from fsctx.agent.engines.hf.adapter import merge_adapter
 from fsctx.agent.engines.hf.errors import device_errors, first_line
-from fsctx.agent.engines.hf.quantised import missing_library
+from fsctx.agent.engines.hf.quantised import missing_libraries
 from fsctx.errors import Misconfigured, Unfit
 from fsctx.protocol.manifest import ADAPTER
 from fsctx.store.mounts import mount_of, mounts
@@ -63,7 +64,8 @@ def read_model(path: Path, *, device: torch.device, dtype: torch.dtype, split: S
         raise
     except Exception as error:  # noqa: BLE001 - transformers raises nearly everything for files that it cannot read
         raise Misconfigured(
-            f"{path} cannot be loaded as a model ({type(error).__name__}: {first_line(error)})"
+            f"{path} cannot be loaded as a model ({type(error).__name__}: {first_line(error)}): copy the model's files "
+            "again, or take a transformers that knows it"
         ) from None
 
 
@@ -157,9 +159,8 @@ def _refuse(path: Path, config: dict[str, Any]) -> None:
             f"{path} is a {architecture or kind}, which neither continues a text nor classifies one:"
             " use a decoder (…ForCausalLM) or a classifier (…ForSequenceClassification)"
         )
-    needed = missing_library(config)
-    if needed is not None:
-        raise Misconfigured(f"{path} is quantised and needs the package {needed} here: pip install {needed}")
+    if needed := " ".join(missing_libraries(config)):
+        raise Misconfigured(f"{path} is quantised and needs what is not installed here: pip install {needed}")
 
 
 def _no_weights(path: Path) -> str:
@@ -199,13 +200,25 @@ def _read_whole(where: Path, device: torch.device, dtype: torch.dtype, extra: di
 def _read_weights(where: Path, dtype: torch.dtype, extra: dict[str, str], **more: Any) -> Any:
     factory: Any = AutoModelForSequenceClassification if not extra and is_classifier(where) else AutoModelForCausalLM
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, **extra, **more}
+    options["ignore_mismatched_sizes"] = True  # they are refused below, by name
     if not extra:
         options |= {"use_safetensors": True, "disable_mmap": _read_ahead(sorted(where.glob("*.safetensors")))}
     model, report = factory.from_pretrained(where, dtype=dtype, output_loading_info=True, **options)
-    missing = sorted(report.get("missing_keys", ())) + sorted(map(str, report.get("mismatched_keys", ())))
+    misfits = sorted(report.get("mismatched_keys", ()))
+    if misfits:
+        name, own, wanted = misfits[0]
+        raise Misconfigured(
+            f"{where} has {len(misfits)} weights of other sizes than its {_CONFIG} says, first {name} ({_by(own)}, not "
+            f"{_by(wanted)}): put the config.json that belongs to the weights there"
+        )
+    missing = sorted(report.get("missing_keys", ()))
     if missing:
         raise Misconfigured(f"{where} lacks {len(missing)} weights, first {missing[0]}: copy the whole model folder")
     return model
+
+
+def _by(shape: Iterable[int]) -> str:
+    return " × ".join(map(str, shape))
 
 
 def _read_tokenizer(where: Path, extra: dict[str, str]) -> Any:

@@ -5,24 +5,28 @@ from importlib.util import find_spec
 from typing import Any
 
 _LIBRARIES = {
-    "aqlm": ("aqlm", "aqlm"),
-    "awq": ("gptqmodel", "gptqmodel"),
-    "bitsandbytes": ("bitsandbytes", "bitsandbytes"),
-    "compressed-tensors": ("compressed_tensors", "compressed-tensors"),
-    "gptq": ("gptqmodel", "gptqmodel"),
-    "hqq": ("hqq", "hqq"),
-    "quanto": ("optimum.quanto", "optimum-quanto"),
-    "torchao": ("torchao", "torchao"),
+    "aqlm": {"aqlm": "aqlm"},
+    "auto-round": {"auto_round": "auto-round"},
+    "awq": {"gptqmodel": "gptqmodel"},
+    "bitsandbytes": {"bitsandbytes": "bitsandbytes"},
+    "compressed-tensors": {"compressed_tensors": "compressed-tensors"},
+    "gptq": {"optimum": "optimum", "gptqmodel": "gptqmodel"},
+    "hqq": {"hqq": "hqq"},
+    "quanto": {"optimum.quanto": "optimum-quanto"},
+    "torchao": {"torchao": "torchao"},
 }
-"""Method → the module to import, and the package that has it."""
+"""Method → modules to import, and the packages that have them."""
 
 
-def missing_library(config: Mapping[str, Any]) -> str | None:
-    """Return the package that a model's configuration asks for and that is not installed; None if there is none."""
+def missing_libraries(config: Mapping[str, Any]) -> list[str]:
+    """Return the packages that a model's configuration asks for and that are not installed."""
     quantised = config.get("quantization_config")
     method = quantised.get("quant_method") if isinstance(quantised, dict) else None
-    module, package = _LIBRARIES.get(str(method), ("json", ""))
+    return [package for module, package in _LIBRARIES.get(str(method), {}).items() if not _is_installed(module)]
+
+
+def _is_installed(module: str) -> bool:
     try:
-        return package if find_spec(module) is None else None
+        return find_spec(module) is not None
     except ModuleNotFoundError:  # the package that the module would be in
-        return package
+        return False

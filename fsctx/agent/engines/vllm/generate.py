@@ -5,13 +5,14 @@ from typing import Any
 
 from fsctx.agent.engines.base import Encoded, Row
 from fsctx.agent.engines.hf.encode import encode_rows, refuse, sentinel_rows
+from fsctx.agent.engines.hf.errors import NOT_NUMBERS
 from fsctx.agent.engines.hf.generate import seed_of
 from fsctx.agent.engines.hf.text import PromptTokens
 from fsctx.agent.engines.vllm.messages import Ids, Write
 from fsctx.agent.engines.vllm.prefix import shared_tokens
 from fsctx.agent.engines.vllm.process import Computing
 from fsctx.agent.engines.written import until_stop, verdict_of
-from fsctx.errors import Misconfigured
+from fsctx.errors import EngineError, Misconfigured
 from fsctx.protocol.verdicts import Status, Verdict
 from fsctx.templates.model import Template
 
@@ -39,6 +40,8 @@ class GenerateBound:
     def infer(self, batch: Sequence[Encoded]) -> list[Verdict]:
         """See `Bound.infer`."""
         written = self._computing.ask([row.payload for row in batch])
+        if not any(written):
+            raise EngineError(NOT_NUMBERS)
         return [self._verdict(row, ids) for row, ids in zip(batch, written, strict=True)]
 
     def _encode(self, rows: Sequence[Row]) -> list[Encoded]:
@@ -63,6 +66,8 @@ class GenerateBound:
         return Encoded(row=row.row, n_tokens=max(1, len(ids) - self._n_shared) + n_new, payload=write)
 
     def _verdict(self, row: Encoded, ids: Sequence[float]) -> Verdict:
+        if not ids:
+            return Verdict(row=row.row, status=Status.ERROR, error=NOT_NUMBERS, input_tokens=len(row.payload.ids))
         text = until_stop(self._tokenizer.decode(list(ids), skip_special_tokens=True), self._template)
         return verdict_of(row.row, text, self._template, input_tokens=len(row.payload.ids), output_tokens=len(ids))
 

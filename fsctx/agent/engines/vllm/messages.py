@@ -75,4 +75,4 @@ class Failed:
 
 Question = Read | Follow | Write
 Answer = tuple[float, ...] | Ids
-"""The log-probabilities in order; of a `Write` the tokens."""
+"""The log-probabilities in order; of a `Write` the tokens, none where their log-probabilities were no numbers."""

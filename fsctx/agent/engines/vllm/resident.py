@@ -1,5 +1,6 @@
 """vLLM itself, resident in the process that computes: the only module that imports it."""
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -156,6 +157,7 @@ def _parameters(question: Question, *, is_cached: bool = True) -> Any:
                 temperature=question.temperature,
                 seed=question.seed,
                 stop=list(question.stop),
+                logprobs=0,  # of what it writes: logits that are no numbers are seen by nothing else
                 structured_outputs=StructuredOutputsParams(choice=list(choices)) if choices else None,
             )
 
@@ -174,7 +176,9 @@ def _answer(question: Question, output: Any) -> Answer:
             last = output.prompt_logprobs[-len(tokens) :]  # of those in the cache there are none
             return tuple(found[token].logprob for found, token in zip(last, tokens, strict=True))
         case Write():
-            return tuple(written.token_ids)
+            steps = zip(written.token_ids, written.logprobs, strict=True)
+            is_good = all(math.isfinite(step[token].logprob) for token, step in steps)
+            return tuple(written.token_ids) if is_good else ()
 
 
 def _trial_prompts(seed: int, vocabulary: int, window: int) -> list[Ids]:

@@ -7,11 +7,12 @@ from typing import Any
 
 from fsctx.agent.engines.base import Encoded, Row
 from fsctx.agent.engines.hf.encode import encode_rows, refuse, sentinel_rows
+from fsctx.agent.engines.hf.errors import NOT_NUMBERS
 from fsctx.agent.engines.hf.text import LabelTokens, Pair, PromptTokens, control_tokens, fault_of_labels
 from fsctx.agent.engines.vllm.labels import questions, scores
 from fsctx.agent.engines.vllm.prefix import shared_tokens
 from fsctx.agent.engines.vllm.process import Computing
-from fsctx.errors import Misconfigured
+from fsctx.errors import EngineError, Misconfigured
 from fsctx.protocol.verdicts import Status, Verdict
 from fsctx.templates.model import Template
 
@@ -42,6 +43,8 @@ class ScoreBound:
     def infer(self, batch: Sequence[Encoded]) -> list[Verdict]:
         """See `Bound.infer`."""
         found = self._scores([row.payload for row in batch])
+        if not any(map(_is_finite, found)):
+            raise EngineError(NOT_NUMBERS)
         return [self._verdict(row, own) for row, own in zip(batch, found, strict=True)]
 
     def _encode(self, rows: Sequence[Row]) -> list[Encoded]:
@@ -71,9 +74,8 @@ class ScoreBound:
 
     def _verdict(self, row: Encoded, found: tuple[float, ...]) -> Verdict:
         n_input = len(row.payload.context)
-        if not all(map(math.isfinite, found)):
-            error = "the model gave scores that are not finite numbers"
-            return Verdict(row=row.row, status=Status.ERROR, error=error, input_tokens=n_input)
+        if not _is_finite(found):
+            return Verdict(row=row.row, status=Status.ERROR, error=NOT_NUMBERS, input_tokens=n_input)
         best = max(range(len(found)), key=found.__getitem__)
         return Verdict(row=row.row, verdict=self._names[best], scores=found, input_tokens=n_input)
 
@@ -94,3 +96,7 @@ class ScoreBound:
                     f"template {template.name!r} cannot be scored by this model: even of a short claim, {refused.error}"
                 )
         return pairs
+
+
+def _is_finite(scores: Sequence[float]) -> bool:
+    return all(map(math.isfinite, scores))
