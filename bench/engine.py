@@ -16,7 +16,9 @@ ways take turns in rounds, so that they are disturbed alike; the others run once
 OMP_NUM_THREADS says.
 
 The ceiling: claims' and labels' tokens × 2 × the parameters that each of them needs, at the rate at which this machine
-multiplies matrices of the model's widest layer.
+multiplies matrices of the model's widest layer, measured after each round (the median).
+
+At last an agent's whole run beside the engine alone: the wall time of `--whole` claims in bfloat16, without the start.
 
     OMP_NUM_THREADS=1 python bench/engine.py [CLAIMS.jsonl] [--model PATH] [--template fever]... [--quick]
 """
@@ -25,6 +27,7 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -32,12 +35,16 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+from rivals.ceiling import ceiling_of
 from rivals.claims import read_claims
 from rivals.environment import Rival, Skipped, run
-from rivals.ways import Measured, agreement, ceiling, own_ways, prompts_of, take_turns
+from rivals.ways import Measured, agreement, margins, own_ways, prompts_of, take_turns, with_engine
+from rivals.whole import DTYPE, whole_run
 
 from fsctx.agent.engines.hf.convert import convert_gguf
+from fsctx.agent.engines.hf.engine import HfEngine, HfModel
 from fsctx.templates.load import load_template
+from fsctx.templates.model import Template
 
 NO_AMX = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" if platform.machine() == "x86_64" else ""
 """llama.cpp's AMX kernels end with an illegal instruction in a virtual machine that has AMX (seen with 0.3.35)."""
@@ -56,6 +63,7 @@ RIVALS = (
     Rival(name="vllm", script="vllm_side.py", package=None),
 )
 RIVALS_SHARE = 0.25
+TEMPLATES = ("fever", str(Path(__file__).parent / "rivals" / "fever_400.toml"))
 ENVIRONMENTS = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "fsctx-bench"
 
 
@@ -113,18 +121,43 @@ def report(name: str, ways: dict[str, Measured | str], ceilings: dict[str, float
     }
 
 
+def ties(model: HfModel, template: Template, claims: Sequence[str], ours: dict[str, Measured]) -> dict[str, object]:
+    """Print how near a tie in float32 the claims are that bfloat16 judges otherwise; return it for the document."""
+    exact, half = ours["float32"].verdicts, ours["bfloat16"].verdicts
+    differing = margins(model, template, [claim for claim in claims if exact[claim] != half[claim]])
+    usual = statistics.median(margins(model, template, claims))
+    if differing:
+        print(
+            f"bfloat16 judges {len(differing)} of {len(claims)} claims otherwise: in float32 their best label leads by"
+            f" {differing[-1]:.3f} nat at most, the median of all claims is {usual:.3f}"
+        )
+    return {"margins_where_bfloat16_differs": [round(own, 4) for own in differing], "median_margin": round(usual, 4)}
+
+
 def measure(folder: Path, options: argparse.Namespace) -> dict[str, object]:
     """Measure all ways with each template."""
     claims = read_claims(options.path, options.claims)
     found: dict[str, object] = {}
-    for name in options.template or ["fever", "fever-examples"]:
+    for name in options.template or TEMPLATES:
         template = load_template(name)
         own, loaded = own_ways(folder, template)
-        ours = take_turns(own, claims, options.rounds)
+        ceilings = {dtype: ceiling_of(model, template, claims) for dtype, model in loaded.items()}
+        ours = take_turns(own, claims, options.rounds, after_each=[one.look for one in ceilings.values()])
         first = {way: ours[way] for way in ("listing", "padded")}
         ways = first | against(claims, folder, options, name) | ours
-        found[name] = report(name, ways, {dtype: ceiling(loaded[dtype], template, claims) for dtype in loaded})
+        told = report(template.name, ways, {dtype: one.cpu_s for dtype, one in ceilings.items()})
+        found[template.name] = told | ties(loaded["float32"], template, claims, ours)
     return found
+
+
+def whole(folder: Path, options: argparse.Namespace) -> float:
+    """Measure and print what an agent's whole run takes, as a multiple of the engine alone."""
+    claims, name = read_claims(options.path, options.whole), (options.template or TEMPLATES)[0]
+    alone = with_engine(HfEngine(device="cpu", dtype=DTYPE).load(folder), load_template(name), "score")
+    with tempfile.TemporaryDirectory() as scratch:
+        times = whole_run(claims, folder, name, lambda: alone(claims), Path(scratch))
+    print(f"\nan agent's run of {len(claims)} claims takes {times:.3f} of the engine's time alone (goal: under 1.05)")
+    return round(times, 3)
 
 
 def main() -> int:
@@ -134,17 +167,21 @@ def main() -> int:
     parser.add_argument("--template", action="append", help="as `fsctx plan` takes it; repeatable")
     parser.add_argument("--claims", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--whole", type=int, default=512, help="claims of the agent's whole run; 0: none")
     parser.add_argument("--environments", type=Path, default=ENVIRONMENTS, help="folder of the other engines' own")
-    parser.add_argument("--quick", action="store_true", help="16 claims, one round, one template")
+    parser.add_argument("--quick", action="store_true", help="16 claims, one round, one template, no run")
     options = parser.parse_args()
     if options.quick:
-        options.claims, options.rounds, options.template = 16, 1, options.template or ["fever"]
+        options.claims, options.rounds, options.whole = 16, 1, 0
+        options.template = options.template or ["fever"]
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.model
         if options.model.suffix == ".gguf":
             folder = Path(scratch) / "model"
             convert_gguf(options.model, folder)
         document = {"threads": os.environ.get("OMP_NUM_THREADS"), "templates": measure(folder, options)}
+        if options.whole:
+            document["agent_to_engine"] = whole(folder, options)
     print(json.dumps(document))
     return 0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
-from rivals.ways import operations, widest_layer
+from rivals.ceiling import operations, widest_layer
 
 from fsctx.agent.batching import batches
 from fsctx.agent.engines.base import UNSPLIT, Bound, Encoded, Model, Row, Split

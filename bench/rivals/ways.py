@@ -10,12 +10,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fsctx.agent.batching import Budget, infer_all
-from fsctx.agent.engines.base import Bound, BoundTask, Encoded, Model, Row
+from fsctx.agent.engines.base import Bound, BoundTask, Model, Row
 from fsctx.agent.engines.hf.engine import HfEngine, HfModel
 from fsctx.agent.engines.hf.files import silence
-from fsctx.agent.engines.hf.resident import Resident
-from fsctx.agent.engines.hf.score import ScoreBound
-from fsctx.agent.engines.hf.tree import arrange
 from fsctx.protocol.manifest import Method
 from fsctx.protocol.verdicts import Verdict
 from fsctx.templates.model import Template
@@ -23,7 +20,6 @@ from fsctx.templates.read_verdict import read_verdict
 from fsctx.templates.render import Renderer
 
 PADDED_ROWS = 8
-MATRIX_ROWS = 512
 Verdicts = dict[str, str | None]
 Computing = Callable[[Sequence[str]], Verdicts]
 
@@ -132,7 +128,9 @@ def with_engine(model: Model, template: Template, method: Method) -> Computing:
     return run
 
 
-def take_turns(ways: dict[str, Way], claims: Sequence[str], rounds: int) -> dict[str, Measured]:
+def take_turns(
+    ways: dict[str, Way], claims: Sequence[str], rounds: int, *, after_each: Sequence[Callable[[], None]] = ()
+) -> dict[str, Measured]:
     """Let all ways do their share of each round's claims."""
     found = {name: Measured() for name in ways}
     for way in ways.values():
@@ -141,6 +139,8 @@ def take_turns(ways: dict[str, Way], claims: Sequence[str], rounds: int) -> dict
         own = claims[number::rounds]
         for name, way in ways.items():
             _turn(way, own[: max(1, round(len(own) * way.share))], found[name])
+        for call in after_each:
+            call()
     return found
 
 
@@ -158,39 +158,11 @@ def agreement(one: Verdicts, other: Verdicts) -> float:
     return round(sum(one[claim] == other[claim] for claim in both) / max(1, len(both)), 4)
 
 
-def ceiling(model: HfModel, template: Template, claims: Sequence[str]) -> float:
-    """Return the CPU seconds that a claim's products take at this machine's rate."""
+def margins(model: HfModel, template: Template, claims: Sequence[str]) -> list[float]:
+    """Return by how many nats the likeliest label of each claim is ahead of the next, least first."""
+    if not claims:
+        return []
     bound = model.bind(BoundTask(template=template, method="score"))
-    if not isinstance(bound, ScoreBound) or bound.tree is None:
-        raise SystemExit("this model is scored one sequence at a time: there is nothing to compare")
-    resident = bound.tree.resident
-    rows = bound.encode([Row(row=n, claim=claim) for n, claim in enumerate(claims)])
-    return operations(resident, rows) / matrix_rate(*widest_layer(resident), resident.dtype)
-
-
-def operations(resident: Resident, rows: Sequence[Encoded]) -> float:
-    """Return the operations of the products that a row takes, of rows that are scored in one pass; the mean of some."""
-    n_head = resident.model.get_output_embeddings().weight.numel()
-    n_body = sum(part.numel() for part in resident.model.get_decoder().layers.parameters())
-    n_read = sum(
-        1 + len(branches.common) + len(branches.fed) for row in rows for branches in [arrange(row.payload.labels)]
-    )
-    return 2 * (n_body * sum(row.n_tokens for row in rows) + n_head * n_read) / len(rows)
-
-
-def widest_layer(resident: Resident) -> tuple[int, int]:
-    """Return how many numbers the widest layer takes and gives for a token."""
-    config = resident.model.config.get_text_config()
-    return config.hidden_size, config.intermediate_size
-
-
-def matrix_rate(n_in: int, n_out: int, dtype: torch.dtype) -> float:
-    """Return the best rate seen of a product, in operations per CPU second."""
-    x, weight = torch.randn(MATRIX_ROWS, n_in, dtype=dtype), torch.randn(n_out, n_in, dtype=dtype)
-    best = 0.0
-    for _ in range(20):
-        began_s = time.process_time()
-        for _ in range(10):
-            torch.nn.functional.linear(x, weight)
-        best = max(best, 10 * 2 * MATRIX_ROWS * n_in * n_out / max(time.process_time() - began_s, 1e-9))
-    return best
+    found = bound.infer(bound.encode([Row(row=n, claim=claim) for n, claim in enumerate(claims)]))
+    scores = [sorted(verdict.scores or (), reverse=True) for verdict in found]
+    return sorted(best - second for best, second, *_ in scores)
