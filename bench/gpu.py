@@ -29,7 +29,9 @@ What a first user of a GPU should look at, as none of it was seen on one yet:
     of ceiling    low with every batch: the processor can't tell the card fast enough what to do, and prepares each
                   batch while the card waits. It should rise with the batch and with the larger shapes
     batch         the engine's own choice (the first of a precision) should be the quickest that fits; `peak GB` tells
-                  how near the card's memory is. If 65536 tokens are clearly quicker, the engine's limit is too low
+                  how near the card's memory is. If 65536 tokens are clearly quicker, the engine's limit is too low.
+                  It does not reckon with long templates, nor with what generating keeps: a first batch that does not
+                  fit is halved and remembered, which costs a second
     score, ...    "shared prefix" quicker than "masked prefix": then it should be the engine's choice on GPUs as on
                   CPUs. "one by one": the quick way was refused, and the log says why
     head          `tf32` or `half_in_float32_out` much quicker than `engine`, with the same numbers: products of half
