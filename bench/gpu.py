@@ -1,6 +1,6 @@
 """What a claim costs on a GPU: one call measures everything, prints a table, and one JSON document as the last line.
 
-    python bench/gpu.py [CLAIMS.jsonl] [--model PATH] [--template fever] [--device cuda:0] [--budget-s 460]
+    python bench/gpu.py [CLAIMS.jsonl] [--model PATH] [--template fever] [--device cuda:0] [--budget-s 440]
     python bench/gpu.py --device cpu --quick      # the same code on any machine, at a size that says nothing
 
 It needs the package and its extra `hf`, nothing else. Without --model, and without the file that `make setup` fetches,
@@ -29,7 +29,9 @@ What a first user of a GPU should look at, as none of it was seen on one yet:
     of ceiling    low with every batch: the processor can't tell the card fast enough what to do, and prepares each
                   batch while the card waits. It should rise with the batch and with the larger shapes
     batch         the engine's own choice (the first of a precision) should be the quickest that fits; `peak GB` tells
-                  how near the card's memory is. If 65536 tokens are clearly quicker, the engine's limit is too low
+                  how near the card's memory is. If 65536 tokens are clearly quicker, the engine's limit is too low.
+                  It does not reckon with long templates, nor with what generating keeps: a first batch that does not
+                  fit is halved and remembered, which costs a second
     score, ...    "shared prefix" quicker than "masked prefix": then it should be the engine's choice on GPUs as on
                   CPUs. "one by one": the quick way was refused, and the log says why
     head          `tf32` or `half_in_float32_out` much quicker than `engine`, with the same numbers: products of half
@@ -55,7 +57,7 @@ from typing import TYPE_CHECKING
 from rivals.claims import read_claims
 
 from fsctx.agent.device import DeviceInfo, preflight
-from fsctx.errors import FsctxError
+from fsctx.errors import FsctxError, InputError
 
 if TYPE_CHECKING:
     from on_gpu.bench import Bench
@@ -107,6 +109,17 @@ def measure(bench: "Bench") -> None:
             bench.found.fail(part.name, f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
 
 
+def check(options: argparse.Namespace) -> None:
+    """Refuse files that are not there.
+
+    Raises:
+        InputError: with the file.
+    """
+    for path in filter(None, (options.path, options.model)):
+        if not path.exists():
+            raise InputError(f"{path} is not there: give a file of claims, or a model, that is")
+
+
 def make_bench(options: argparse.Namespace, info: DeviceInfo, scratch: Path) -> "Bench":
     """Prepare what the parts share: model, claims, clock."""
     from on_gpu import bench, card, clock, table
@@ -156,12 +169,13 @@ def main() -> int:
     parser.add_argument("--model", type=Path, help="a model folder or a .gguf file; else SmolLM2-135M, or its shape")
     parser.add_argument("--template", default="fever", help="as `fsctx plan` takes it")
     parser.add_argument("--device", default="cuda:0", help="cuda:N, or cpu to see that it works")
-    parser.add_argument("--budget-s", type=float, default=460.0, help="the most that all parts take, about")
+    parser.add_argument("--budget-s", type=float, default=440.0, help="the most that all parts take, about")
     parser.add_argument("--quick", action="store_true", help="a tiny model and few claims: says nothing of speed")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was found is printed
     with tempfile.TemporaryDirectory(prefix="fsctx-bench-") as scratch:
         try:
+            check(options)
             bench = make_bench(options, preflight(options.device), Path(scratch))
         except FsctxError as error:
             print(f"bench/gpu.py: {error}", file=sys.stderr)

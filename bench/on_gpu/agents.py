@@ -14,7 +14,7 @@ from coordinating import pilots
 from transformers import AutoModelForCausalLM
 
 from fsctx.agent.engines.base import BoundTask, Row
-from on_gpu import shapes
+from on_gpu import card, shapes
 from on_gpu.bench import Bench
 from on_gpu.clock import Skipped
 
@@ -96,15 +96,17 @@ def _plan(bench: Bench, run: Path, rows: Sequence[Row], *options: str, model: Pa
 
 
 def _work(bench: Bench, run: Path, *options: str) -> list[dict[str, Any]]:
-    """Let an agent work until it leaves; return what it noted."""
+    """Let an agent work until it leaves, with the card to itself; return what it noted."""
+    card.forget(bench.device)
     limit_s, began_s = bench.clock.take(600.0), time.time()
     pilot = pilots.start(run, "--device", bench.spec, "--dtype", bench.dtype, "--no-peers", *options, engine="hf")
     try:
         _, said = pilot.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
-        pilot.kill()
-        pilot.communicate()
         raise Skipped("the rest of it: an agent was not done when the share of time was used up") from None
+    finally:
+        pilot.kill()
+        pilot.wait()
     if pilot.returncode:
         raise RuntimeError(f"the agent ended with {pilot.returncode}: {said.decode().strip()[-300:]}")
     return [event for event in pilots.events(run) if pilots.at(event) >= began_s]

@@ -55,6 +55,24 @@ def test_parts_that_there_is_no_time_for_are_skipped_and_the_json_line_comes_all
     assert found["card"]["torch"] == torch.__version__
 
 
+def test_told_to_end_it_prints_what_it_found() -> None:
+    command = [sys.executable, str(SCRIPT), "--device", "cpu", "--quick"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:
+        assert bench.stdout is not None
+        first = next(line for line in bench.stdout if line.startswith("rates"))
+        bench.terminate()
+        said, _ = bench.communicate(timeout=120)
+    assert bench.returncode == 143
+    assert "float32" in first
+    assert json.loads(said.splitlines()[-1])["notes"]["rates"]["float32"]["tflops"] > 0
+
+
+def test_a_model_that_is_not_there_is_refused_in_a_line(tmp_path: Path) -> None:
+    done = run_bench("--device", "cpu", "--model", str(tmp_path / "none"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert [f"{tmp_path / 'none'} is not there" in line for line in done.stderr.splitlines()] == [True]
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_without_a_gpu_it_says_so_in_a_line_and_ends_with_2() -> None:
     done = run_bench()

@@ -45,7 +45,7 @@ class Held(LogitsProcessor):
             allowed = self._choices.allowed(tuple(written)) or [0]  # of a row that has ended, whatever comes is cut off
             rows += [row] * len(allowed)
             tokens += allowed
-        at = torch.tensor([rows, tokens], device=scores.device)  # together: a GPU waits at each step for each copy
+        at = torch.tensor([rows, tokens], device=scores.device)  # all rows in one copy to the device
         held = torch.full_like(scores, -torch.inf)
         held[at[0], at[1]] = scores[at[0], at[1]]
         return held

@@ -37,7 +37,7 @@ def guarded(call: Callable[[], Result]) -> Result:
 
 
 def device_errors() -> tuple[type[Exception], ...]:
-    """Return what torch raises when a device is lost; before 2.8 it has no type for that, and it is any error."""
+    """Return what torch raises when a device is lost; before 2.8 it has no type of its own for that."""
     found = getattr(torch, "AcceleratorError", None)
     return () if found is None else (found,)
 

@@ -60,7 +60,9 @@ def read_model(path: Path, *, device: torch.device, dtype: torch.dtype, split: S
         raise Unfit(
             f"the model {path} does not fit the device {device} ({first_line(error)}): ask for more memory"
         ) from None
-    except (Misconfigured, *device_errors()):
+    except Misconfigured:
+        raise
+    except device_errors():
         raise
     except Exception as error:  # noqa: BLE001 - transformers raises nearly everything for files that it cannot read
         raise Misconfigured(

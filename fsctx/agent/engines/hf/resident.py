@@ -123,7 +123,8 @@ def float32_logits(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tenso
     if weight.dtype == torch.float32:
         return nn.functional.linear(states, weight, None if bias is None else bias.float())
     logits = states.new_empty(*states.shape[:-1], len(weight))
-    for part, rows in zip(logits.split(_HEAD_ROWS, dim=-1), weight.split(_HEAD_ROWS), strict=True):
+    pieces = torch.split(logits, _HEAD_ROWS, dim=-1), torch.split(weight, _HEAD_ROWS)
+    for part, rows in zip(*pieces, strict=True):
         part.copy_(nn.functional.linear(states, rows.float()))  # one piece at a time is there twice
     return logits if bias is None else logits.add_(bias.float())
 
