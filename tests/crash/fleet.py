@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 from click.testing import CliRunner
-from e2e.running import wait_until
+from e2e import running
 from fabricate import FabricatedRun, fabricate
 
 from fsctx.agent.engines.base import BoundTask, Row
@@ -83,8 +83,7 @@ def watched(process: Process) -> Iterator[Process]:
 
 def end_of(process: Process) -> tuple[int, str]:
     """Wait until a process ends; return its exit code and what it said."""
-    _, said = process.communicate(timeout=PATIENCE_S)
-    return process.returncode, said
+    return running.end_of(process, timeout_s=PATIENCE_S)
 
 
 def finish(run: FabricatedRun, *options: str) -> None:
@@ -100,7 +99,7 @@ def is_frozen(process: Process) -> bool:
 
 def wait_for(condition: Any) -> None:
     """Poll the world until a condition holds."""
-    wait_until(condition, timeout_s=PATIENCE_S)
+    running.wait_until(condition, timeout_s=PATIENCE_S)
 
 
 def collect(run: FabricatedRun) -> list[dict[str, Any]]:

@@ -26,7 +26,8 @@ from fsctx.errors import NoSpace
 from fsctx.protocol import names
 from fsctx.protocol.agents import AgentState
 
-SLOW = "fake:rows_per_s=40,batch_tokens=8"
+SLOW = "fake:rows_per_s=12,batch_tokens=8"
+"""All of a run's units take ten seconds: time enough for what must happen to the disk before the last one."""
 
 
 @contextmanager

@@ -53,6 +53,10 @@ def are_at_work(run: FabricatedRun, n: int) -> bool:
     return len([session for session in sessions(run) if session.progress]) == n
 
 
+def progress_of(run: FabricatedRun) -> int:
+    return sum(session.progress for session in sessions(run))
+
+
 def have_left(run: FabricatedRun, n: int) -> bool:
     return states(run) == [AgentState.LEFT] * n
 
@@ -83,7 +87,7 @@ def test_each_signal_of_a_batch_system_makes_an_agent_save_and_leave(
 
 @pytest.mark.usefixtures("job")
 def test_an_agent_leaves_when_what_started_it_is_killed(run: FabricatedRun) -> None:
-    with watched(shell_with_agent(run)) as shell:
+    with watched(shell_with_agent(run, SLOW)) as shell:
         wait_for(lambda: are_at_work(run, 1))
         shell.kill()
         wait_for(lambda: have_left(run, 1))
@@ -95,20 +99,20 @@ def test_an_agent_that_was_detached_outlives_what_started_it(
     run: FabricatedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FSCTX_DETACHED", "1")
-    with watched(shell_with_agent(run)) as shell:
+    with watched(shell_with_agent(run, "fake:rows_per_s=40,batch_tokens=8")) as shell:
         wait_for(lambda: are_at_work(run, 1))
         shell.kill()
-        progress = sessions(run)[0].progress
-        wait_for(lambda: sessions(run)[0].progress > progress + 1 or have_left(run, 1))
+        progress = progress_of(run)
+        wait_for(lambda: progress_of(run) > progress + 1 or have_left(run, 1))
     wait_for(lambda: have_left(run, 1))
     assert [session.why for session in sessions(run)] == ["every unit is done"]
     assert_done_once(run)
 
 
-def shell_with_agent(run: FabricatedRun) -> Process:
+def shell_with_agent(run: FabricatedRun, engine: str) -> Process:
     """Start a shell that starts an agent and waits for it: the shell does not pass signals on."""
     code = "import subprocess, sys; subprocess.run([sys.executable, *sys.argv[1:]])"
-    command = ("-m", "fsctx", "agent", str(run.root), "--engine", "fake:rows_per_s=40,batch_tokens=8")
+    command = ("-m", "fsctx", "agent", str(run.root), "--engine", engine)
     return start("-c", code, *command, run=run)
 
 
@@ -148,7 +152,7 @@ def test_agents_save_and_leave_when_their_pilot_is_killed(run: FabricatedRun, mo
 
 @pytest.mark.usefixtures("job")
 def test_an_agent_that_is_killed_is_the_worst_that_its_pilot_tells_of(run: FabricatedRun) -> None:
-    with watched(agent(run, "--device", "all", engine="fake:rows_per_s=40,batch_tokens=8")) as pilot:
+    with watched(agent(run, "--device", "all", engine=SLOW)) as pilot:
         wait_for(lambda: are_at_work(run, 2))
         children(pilot)[0].kill()
         code, _ = end_of(pilot)

@@ -19,6 +19,8 @@ from crash.fleet import (
 from e2e.running import events
 from fabricate import FabricatedRun
 
+from fsctx.protocol import agents
+
 SLOW = "fake:rows_per_s=40,batch_tokens=8"
 
 KILLS = {
@@ -133,9 +135,10 @@ def test_agents_that_are_killed_while_others_work_leave_everything_done_once(run
     with (
         watched(faulty_agent(run, "rename results/ 1 before", engine=SLOW)) as first,
         watched(faulty_agent(run, "symlink results/ 2 after", engine=SLOW)) as second,
-        watched(agent(run, engine=SLOW)) as survivor,
     ):
-        code, said = end_of(survivor)
+        wait_for(lambda: len(agents.list_agents(run.store)) == 2)  # else the survivor may leave nothing for them to do
+        with watched(agent(run, engine=SLOW)) as survivor:
+            code, said = end_of(survivor)
         assert [first.wait(), second.wait()] == [-signal.SIGKILL, -signal.SIGKILL]
     assert code == 0, said
     assert_done_once(run)

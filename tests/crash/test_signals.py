@@ -32,6 +32,10 @@ def run(tmp_path: Path) -> FabricatedRun:
     return quick_run(tmp_path / "run")
 
 
+def n_leased(run: FabricatedRun) -> int:
+    return len(run.store.list(names.bucket_folder(names.LEASES, 0)))
+
+
 def test_an_agent_killed_just_after_it_was_told_to_leave_costs_nothing_but_time(run: FabricatedRun) -> None:
     with watched(agent(run, engine="fake:rows_per_s=10,batch_tokens=16")) as victim:
         wait_for(lambda: any(session.progress for session in sessions(run)))
@@ -57,7 +61,7 @@ def test_an_agent_killed_while_it_says_goodbye_is_missed_all_the_same(run: Fabri
 
 def test_rows_saved_before_a_kill_are_adopted_and_not_computed_again(tmp_path: Path) -> None:
     run = quick_run(tmp_path / "run", n_rows=40, unit_rows=40)
-    with watched(agent(run, "--save-every", "0.2", engine="fake:rows_per_s=20,batch_tokens=8")) as victim:
+    with watched(agent(run, "--save-every", "0.2", engine="fake:rows_per_s=5,batch_tokens=8")) as victim:
         folder = names.bucket_folder(names.PARTIAL, 0)
         wait_for(lambda: run.store.list(folder))
         victim.kill()
@@ -80,7 +84,7 @@ def test_what_was_published_before_a_kill_is_not_computed_again(run: FabricatedR
 
 def test_an_agent_frozen_past_the_time_to_live_loses_its_units_and_harms_nobody(run: FabricatedRun) -> None:
     with watched(agent(run, engine="fake:rows_per_s=20,batch_tokens=8")) as zombie:
-        wait_for(lambda: n_published(run) >= 1)
+        wait_for(lambda: n_leased(run) > n_published(run) >= 1)
         zombie.send_signal(signal.SIGSTOP)
         with watched(agent(run)) as survivor:
             code, said = end_of(survivor)

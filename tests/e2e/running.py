@@ -54,11 +54,18 @@ def fetched_by_source(run: FabricatedRun) -> list[dict[str, int]]:
 
 def finish(*agents: "subprocess.Popen[str]", timeout_s: float = 120) -> list[tuple[int, str]]:
     """Wait for agents and return their exit codes and what they said."""
-    ended = []
-    for agent in agents:
-        _, said = agent.communicate(timeout=timeout_s)
-        ended.append((agent.returncode, said))
-    return ended
+    return [end_of(agent, timeout_s=timeout_s) for agent in agents]
+
+
+def end_of(process: "subprocess.Popen[str]", *, timeout_s: float) -> tuple[int, str]:
+    """Wait until a process ends; return its exit code and what it said. One that does not end is killed."""
+    try:
+        _, said = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        _, said = process.communicate()
+        raise AssertionError(f"it did not end within {timeout_s:g} s; it said: {said}") from None
+    return process.returncode, said
 
 
 @contextmanager
@@ -75,9 +82,14 @@ def running(run: Path, *options: str, within: Sequence[str] = ()) -> Iterator["s
 def wait_until(is_true: Callable[[], Any], *, timeout_s: float = 90.0) -> None:
     """Poll the state of the world, which another process changes."""
     end_s = time.monotonic() + timeout_s
-    while not is_true():
-        assert time.monotonic() < end_s, "it did not become true in time"
+    while not (seen := is_true()):
+        assert time.monotonic() < end_s, f"it is {seen!r} after {timeout_s:g} s"
         time.sleep(0.02)
+
+
+def wait_at_work(run: FabricatedRun) -> None:
+    """Wait until an agent that has the context computed something, and noted all that it did before."""
+    wait_until(lambda: events(run, "inferred"))
 
 
 def n_published(run: FabricatedRun) -> int:
@@ -104,10 +116,10 @@ def unit_table(run: FabricatedRun, unit: int) -> pa.Table:
 
 def events(run: FabricatedRun, kind: str) -> list[dict[str, Any]]:
     """Return all events of a kind, of all agents."""
-    return [event for found in events_by_agent(run).values() for event in found if event["event"] == kind]
+    return [event for found in events_by_agent(run.root).values() for event in found if event["event"] == kind]
 
 
-def events_by_agent(run: FabricatedRun) -> dict[str, list[dict[str, Any]]]:
-    """Return what each agent noted."""
-    logs = sorted((run.root / names.AGENTS).glob("*/events.jsonl"))
-    return {log.parent.name: [json.loads(line) for line in log.read_text().splitlines()] for log in logs}
+def events_by_agent(run: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return what each agent noted. The last line may be half written: a reader sees a long append page by page."""
+    logs = sorted((run / names.AGENTS).glob("*/events.jsonl"))
+    return {log.parent.name: [json.loads(line) for line in log.read_text().split("\n")[:-1]] for log in logs}

@@ -7,11 +7,18 @@ import pytest
 from e2e.running import PROVENANCE, events, finish, n_published, published, running, start_agent, unit_table, wait_until
 from fabricate import FabricatedRun, fabricate, finish_all
 
-from fsctx.protocol import agents, failures, names, orders
+from fsctx.protocol import agents, failures, leases, names, orders
 from fsctx.protocol.agents import AgentState
 from fsctx.protocol.names import LeaseId
 
 SLOW = "fake:rows_per_s=40,batch_tokens=8"
+"""All of a run's units take three seconds."""
+
+ROW_BY_ROW = "fake:rows_per_s=2,batch_tokens=2"
+"""A unit takes five seconds, and what is asked of the agent meanwhile is done within half a second."""
+
+TEN_S = "fake:rows_per_s=12,batch_tokens=8"
+"""All of a run's units take ten seconds: time enough for what must come before the last one."""
 
 
 @pytest.fixture
@@ -19,11 +26,11 @@ def run(tmp_path: Path) -> FabricatedRun:
     return quick(tmp_path / "run")
 
 
-def quick(folder: Path, **shape: int) -> FabricatedRun:
+def quick(folder: Path, *, ttl_s: float = 1.0, **shape: int) -> FabricatedRun:
     """Fabricate a run whose time to live is a second, and of which an agent holds a second's work."""
     made = fabricate(folder, **{"n_rows": 120, "unit_rows": 10, **shape})
     manifest = folder / names.MANIFEST
-    text = manifest.read_text().replace('"ttl_s": 15.0', '"ttl_s": 1.0').replace('"hold_s": 30.0', '"hold_s": 1.0')
+    text = manifest.read_text().replace('"ttl_s": 15.0', f'"ttl_s": {ttl_s}').replace('"hold_s": 30.0', '"hold_s": 1.0')
     manifest.write_text(text)
     return made
 
@@ -50,7 +57,7 @@ def test_a_killed_agents_units_are_finished_by_another_with_the_same_verdicts(tm
 
 
 def test_an_agent_told_to_leave_saves_its_rows_and_the_next_one_adopts_them(run: FabricatedRun) -> None:
-    with running(run.root, "--engine", "fake:rows_per_s=8,batch_tokens=8", "--max-units", "1") as first:
+    with running(run.root, "--engine", ROW_BY_ROW, "--max-units", "1") as first:
         wait_until(lambda: any(session.progress > 0 for session in sessions(run)))
         first.send_signal(signal.SIGTERM)
         [(code, _)] = finish(first, timeout_s=60)
@@ -69,7 +76,7 @@ def test_an_agent_told_to_leave_saves_its_rows_and_the_next_one_adopts_them(run:
 
 
 def test_a_frozen_agent_is_superseded_and_changes_nothing_when_it_wakes(run: FabricatedRun) -> None:
-    with running(run.root, "--engine", "fake:rows_per_s=20,batch_tokens=8", "--max-units", "1") as zombie:
+    with running(run.root, "--engine", ROW_BY_ROW, "--max-units", "1") as zombie:
         wait_until(lambda: any(session.progress > 0 for session in sessions(run)))
         zombie.send_signal(signal.SIGSTOP)
         finish(start_agent(run.root, "--engine", "fake"))
@@ -82,7 +89,7 @@ def test_a_frozen_agent_is_superseded_and_changes_nothing_when_it_wakes(run: Fab
 
 
 def test_stop_makes_agents_save_and_leave_and_later_agents_work(run: FabricatedRun) -> None:
-    with running(run.root, "--engine", SLOW) as agent:
+    with running(run.root, "--engine", TEN_S) as agent:
         wait_until(lambda: n_published(run) >= 1)
         orders.give_order(run.store, "stop")
         [(code, said)] = finish(agent, timeout_s=60)
@@ -97,7 +104,7 @@ def test_stop_makes_agents_save_and_leave_and_later_agents_work(run: FabricatedR
 
 
 def test_drain_lets_agents_finish_what_they_hold(run: FabricatedRun) -> None:
-    with running(run.root, "--engine", SLOW) as agent:
+    with running(run.root, "--engine", TEN_S) as agent:
         wait_until(lambda: n_published(run) >= 1)
         orders.give_order(run.store, "drain")
         [(code, said)] = finish(agent, timeout_s=45)
@@ -120,16 +127,18 @@ def test_an_agent_leaves_after_max_units(run: FabricatedRun) -> None:
     assert n_published(run) == 5
 
 
-def test_an_agent_leaves_before_its_walltime_ends(run: FabricatedRun) -> None:
-    [(code, said)] = finish(start_agent(run.root, "--engine", SLOW, "--walltime", "12"), timeout_s=45)
+def test_an_agent_leaves_before_its_walltime_ends(tmp_path: Path) -> None:
+    run = quick(tmp_path / "run", n_rows=1200)  # half a minute's work, of which six seconds are allowed
+    [(code, said)] = finish(start_agent(run.root, "--engine", SLOW, "--walltime", "16"), timeout_s=45)
     assert code == 0
     assert "walltime" in said
-    assert 0 < n_published(run) < 12
+    assert 0 < n_published(run) < 120
 
 
-def test_an_idle_agent_leaves_when_asked_to(run: FabricatedRun) -> None:
+def test_an_idle_agent_leaves_when_asked_to(tmp_path: Path) -> None:
+    run = quick(tmp_path / "run", ttl_s=15.0)  # nobody takes the other one's unit because a beat came late
     with running(run.root, "--engine", "fake:hang_row=0", "--max-units", "12") as hanging:
-        wait_until(lambda: n_published(run) >= 11 or events(run, "leased"))
+        wait_until(lambda: leases.owner_of(run.store, LeaseId(0, 0)))
         [(code, said)] = finish(
             start_agent(run.root, "--engine", "fake", "--idle-exit", "0.5", "--race", "0"), timeout_s=90
         )
@@ -187,7 +196,7 @@ def test_a_device_that_cannot_hold_the_model_leaves_with_75_and_leases_nothing(r
 
 
 def test_a_signal_ends_even_a_long_load(run: FabricatedRun) -> None:
-    with running(run.root, "--engine", "fake:load_s=60") as agent:
+    with running(run.root, "--engine", "fake:load_s=600") as agent:
         wait_until(lambda: any(session.state == AgentState.LOADING for session in sessions(run)))
         agent.send_signal(signal.SIGTERM)
         [(code, _)] = finish(agent, timeout_s=60)
@@ -221,7 +230,7 @@ def test_a_run_of_a_newer_schema_is_refused(run: FabricatedRun) -> None:
 def test_a_full_disk_is_waited_out(small_disk: Path) -> None:
     run = quick(small_disk / "run")
     filler = small_disk / "filler"
-    with running(run.root, "--engine", "fake:rows_per_s=40,batch_tokens=8") as agent:
+    with running(run.root, "--engine", TEN_S) as agent:
         wait_until(lambda: n_published(run) >= 1)
         with pytest.raises(OSError, match="No space"):
             filler.write_bytes(b"x" * (64 << 20))

@@ -1,11 +1,10 @@
 """Agents and the files of their contexts: fetched once, shared, noticed when they are not what was planned."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.running import finish, start_agent
+from e2e.running import events_by_agent, finish, start_agent
 from planning import make_plan
 
 from fsctx.protocol import names
@@ -34,9 +33,7 @@ def run(tmp_path: Path, model: Path) -> Path:
 
 
 def events(run: Path, kind: str) -> list[dict[str, Any]]:
-    files = (run / names.AGENTS).glob("*/events.jsonl")
-    found = (json.loads(line) for file in files for line in file.read_text().splitlines())
-    return [event for event in found if event["event"] == kind]
+    return [event for found in events_by_agent(run).values() for event in found if event["event"] == kind]
 
 
 def test_agents_of_a_node_fetch_once_and_tell_how_fast(run: Path) -> None:

@@ -104,7 +104,7 @@ def test_sigterm_reaches_the_agent_which_saves_and_leaves(archive: Path, tmp_pat
 
 
 def test_the_next_node_gets_the_environment_from_an_agent(archive: Path, tmp_path: Path) -> None:
-    run = fabricate(tmp_path / "run")
+    run = fabricate(tmp_path / "run", n_rows=400)  # for minutes, however long the second one takes to begin
     slow = ("--engine", "fake:rows_per_s=2", "--peer-address", "127.0.0.1")
     first = start(run, archive, tmp_path / "node-1", *slow, python=BASE)
     try:

@@ -7,19 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from e2e.running import (
-    events,
-    fetched_by_source,
-    finish,
-    n_published,
-    run_with_files,
-    running,
-    start_agent,
-    wait_until,
-)
+from e2e.running import events, fetched_by_source, finish, run_with_files, running, start_agent, wait_at_work
 from fabricate import FabricatedRun
-
-from fsctx.protocol import peers
 
 SLOW = "fake:rows_per_s=20,batch_tokens=8"
 IPV4, IPV6 = ("10.78.0.1/24", "10.78.0.2/24"), ("fd78::1/64", "fd78::2/64")
@@ -69,7 +58,7 @@ def work_on_both(run: FabricatedRun, nodes: tuple[str, str], tmp_path: Path, *, 
     """Let one node fetch and begin to work, then the other one; return what that said."""
     first = ("--engine", SLOW, "--cache", str(tmp_path / "first"))
     with running(run.root, *first, within=inside(nodes[0])):
-        wait_until(lambda: events(run, "inferred") or n_published(run))
+        wait_at_work(run)
         if between:
             call(between)
         second = ("--engine", "fake", "--cache", str(tmp_path / "second"))
@@ -109,7 +98,7 @@ def test_a_proxy_in_the_environment_is_not_asked(run: FabricatedRun, nodes: tupl
     proxy = dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), "http://127.0.0.1:9")
     first = ("--engine", SLOW, "--cache", str(tmp_path / "first"))
     with running(run.root, *first, within=inside(nodes[0])):
-        wait_until(lambda: n_published(run) and peers.list_peers(run.store))
+        wait_at_work(run)
         second = ("--engine", "fake", "--cache", str(tmp_path / "second"))
         [(code, said)] = finish(start_agent(run.root, *second, within=inside(nodes[1]), environ=proxy))
     assert code == 0, said

@@ -17,7 +17,8 @@ from tiny_models import make_model
 def test_an_agent_that_loses_a_rank_loads_again_and_does_all_the_work(tmp_path: Path) -> None:
     claims = tmp_path / "claims.txt"
     claims.write_text("".join(f"claim {number}\n" for number in range(1500)))
-    make_plan(claims, run=tmp_path / "run", models=(str(make_model(tmp_path / "model")),), unit_rows=10)
+    models = (str(make_model(tmp_path / "model")),)
+    make_plan(claims, run=tmp_path / "run", models=models, unit_rows=10, ttl_s=1.0)  # its first words come early
     agent = start_agent(tmp_path / "run", "--device", "cpu", "--tp", "2", "--no-peers")
     try:
         wait_until(lambda: events(tmp_path / "run", "inferred"), timeout_s=120)

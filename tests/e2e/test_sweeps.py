@@ -16,10 +16,11 @@ def test_two_agents_load_each_context_of_a_sweep_once_at_most(tmp_path: Path) ->
     run = fabricate(
         tmp_path / "run", n_rows=120, unit_rows=10, models=("one", "two", "three"), templates=("brief", "long")
     )
-    ended = finish(*(start_agent(run.root, "--engine", "fake:rows_per_s=300,batch_tokens=8") for _ in range(2)))
+    engine = "fake:rows_per_s=80,batch_tokens=8"  # nine seconds for one alone: neither begins too late to have some
+    ended = finish(*(start_agent(run.root, "--engine", engine) for _ in range(2)))
     assert [code for code, _ in ended] == [0, 0], ended
     assert published(run).num_rows == 720
-    by_agent = events_by_agent(run)
+    by_agent = events_by_agent(run.root)
     assert len(by_agent) == 2
     for events in by_agent.values():
         loads = Counter(event["context"] for event in events if event["event"] == "loaded")
