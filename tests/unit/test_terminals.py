@@ -128,7 +128,7 @@ def test_a_status_shows_the_columns_that_the_terminal_has_room_for_and_agents_na
     columns = {}
     for width in (40, 80, 160):
         shown = screen("status", run.root, columns=width)
-        lines = shown.splitlines()
+        lines = re.sub(r"\x1b\[[\d;]*m", "", shown).splitlines()
         head, line = (next(one for one in lines if one.startswith(name)) for name in ("agent ", "node-17"))
         columns[width] = head.split()
         assert line.split()[:1] == ["node-17-4242-a1b2c3d4"]
