@@ -15,6 +15,7 @@ _WIDE_ENOUGH = {"rows": 48, "note": 60, "device": 90, "unit": 100, "model": 130,
 """Columns that only terminals of so many columns show: the others stay whole."""
 
 _WIDEST = 28
+"""A column's characters: what is longer, such as a model's name, is cut."""
 
 _ASK_AGAIN_S = 30.0
 """A batch system is not asked at every look."""
