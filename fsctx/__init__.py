@@ -8,11 +8,12 @@
 See docs/python.md. `__all__` is the public surface; importing it loads nothing heavy.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from fsctx.errors import Damaged, FsctxError, InputError, NoSpace, NotComplete, StoreError
 
+TYPE_CHECKING = False  # as type checkers take it; typing itself would be imported before Ctrl-C is looked after
 if TYPE_CHECKING:
+    from typing import Any
+
     from fsctx.api import Run, plan
 
 __version__ = "0.1.0"
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """Import what is asked for, when it is asked for."""
     if name not in ("Run", "plan"):
         raise AttributeError(f"module 'fsctx' has no attribute {name!r}")

@@ -47,14 +47,10 @@ def plan(  # noqa: PLR0913 - as many options as the command has
     only_used_columns: bool = False,
     progress: "Progress | None" = None,
 ) -> "Run":
-    """Plan a run as `fsctx plan` does; the same plan again changes nothing. `Run.planned` says what it came to.
-
-    `inputs`: files, folders, globs. `model` and `template`: one or several; `base`: what adapters among them are for.
-    `gold`: gold label → the templates' label.
+    """Plan a run as `fsctx plan` does. `base`: what adapters among the models are for; `gold`: gold label → label.
 
     Raises:
-        InputError: something that was passed cannot be used; nothing was written.
-        NoSpace: disk or quota is full.
+        InputError, NoSpace: something cannot be used, or disk or quota is full; nothing was written.
     """
     from fsctx.coordinator import plan as planning
 

@@ -11,6 +11,12 @@ if TYPE_CHECKING:
     from fsctx.coordinator.progress import Status
 
 _REFRESH_S = 2.0
+_WIDE_ENOUGH = {"rows": 48, "note": 60, "device": 90, "unit": 100, "model": 130, "from": 150}
+"""Columns that only terminals of so many columns show: the others stay whole."""
+
+_WIDEST = 28
+"""A column's characters: what is longer, such as a model's name, is cut."""
+
 _ASK_AGAIN_S = 30.0
 """A batch system is not asked at every look."""
 
@@ -132,7 +138,11 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
 
     from fsctx.coordinator.status_text import AGENT_COLUMNS
 
-    table = Table(*AGENT_COLUMNS, box=box.SIMPLE)
+    console = Console()
+    shown = [i for i, name in enumerate(AGENT_COLUMNS) if console.width >= _WIDE_ENOUGH.get(name, 0)]
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
+    for i in shown:
+        table.add_column(AGENT_COLUMNS[i], no_wrap=AGENT_COLUMNS[i] != "note", max_width=_WIDEST)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))  # Text: brackets in an agent's words are no markup
-    Console().print(table)
+        table.add_row(*(Text(row[i]) for i in shown))  # Text: brackets in an agent's words are no markup
+    console.print(table)

@@ -30,6 +30,12 @@ def test_while_the_command_line_is_imported(tmp_path: Path, start: tuple[str, ..
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+def test_next_to_nothing_is_imported_before_that_is_looked_after(tmp_path: Path) -> None:
+    code = "import sys; before = set(sys.modules); import fsctx.__main__; print(*sorted(set(sys.modules) - before))"
+    done = call("-S", "-c", code, first_on_path=tmp_path)
+    assert done.stdout.split() == ["fsctx", "fsctx.__main__", "fsctx.errors"]
+
+
 def test_while_a_command_is_imported(tmp_path: Path) -> None:
     (tmp_path / "msgspec.py").write_text(INTERRUPTED)
     done = call("-m", "fsctx", "status", str(tmp_path), first_on_path=tmp_path)

@@ -12,6 +12,7 @@ from fabricate import FabricatedRun, fabricate, finish_all, lose_race
 
 from fsctx.coordinator.collect.collect import Request, collect
 from fsctx.protocol import compaction, names, verdicts
+from fsctx.store.base import TEMPORARY
 
 PAGE = Path(__file__).parents[2] / "docs" / "reading.md"
 
@@ -66,6 +67,14 @@ def test_the_page_reads_each_verdict_once_with_its_task_and_claim(run: Fabricate
 def test_the_page_reads_a_bucket_whose_folder_is_gone(run: FabricatedRun) -> None:
     wanted = expected(run)
     assert compaction.compact(run.store, run.manifest, [run.labels, run.labels], 0)
+    assert Counter(page()["verdicts"]("my-run").project("template, claim, verdict").fetchall()) == wanted
+
+
+def test_the_page_passes_over_a_bucket_that_is_being_removed(run: FabricatedRun) -> None:
+    wanted = expected(run)
+    merge(run)
+    folder = run.root / names.bucket_folder(names.RESULTS, 0)
+    folder.rename(f"{folder}{TEMPORARY}0a1b2c3d")  # its agent died before it was empty
     assert Counter(page()["verdicts"]("my-run").project("template, claim, verdict").fetchall()) == wanted
 
 

@@ -59,6 +59,19 @@ def on_terminal(*words: object, columns: int = 80, **environ: str) -> tuple[int,
     return process.returncode, output, shown
 
 
+def screen(*words: object, columns: int = 80) -> str:
+    """Call fsctx on a terminal alone, and return what is written there."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environ = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    command = [sys.executable, "-m", "fsctx", *map(str, words)]
+    subprocess.run(command, stdin=slave, stdout=slave, stderr=slave, env={**environ, "TERM": "xterm"}, check=True)
+    os.close(slave)
+    shown = read_all(master)
+    os.close(master)
+    return shown
+
+
 def call(*words: object, **environ: str) -> "subprocess.CompletedProcess[str]":
     """Call fsctx without a terminal."""
     return subprocess.run(
@@ -110,6 +123,22 @@ def test_a_dumb_terminal_is_told_look_by_look(run: FabricatedRun) -> None:
     assert (done.returncode, "40 of 40 done" in shown) == (0, True)
 
 
+def test_a_status_shows_the_columns_that_the_terminal_has_room_for_and_agents_names_whole(run: FabricatedRun) -> None:
+    add_agent(run, "node-17-4242-a1b2c3d4", rows_per_s=14.2, unit=3, why="others hold the last units, and they beat")
+    columns = {}
+    for width in (40, 80, 160):
+        shown = screen("status", run.root, columns=width)
+        lines = re.sub(r"\x1b\[[\d;]*m", "", shown).splitlines()
+        head, line = (next(one for one in lines if one.startswith(name)) for name in ("agent ", "node-17"))
+        columns[width] = head.split()
+        assert line.split()[:1] == ["node-17-4242-a1b2c3d4"]
+        assert "14.2" in line
+        assert "…" not in shown
+    assert columns[40] == ["agent", "state", "rows/s"]
+    assert columns[80] == ["agent", "state", "rows/s", "rows", "note"]
+    assert len(columns[160]) == 9
+
+
 def test_without_colour_nothing_is_coloured_on_a_terminal(run: FabricatedRun) -> None:
     finish_all(run)
     coloured = r"\x1b\[(?:\d;)*3[\d;]+m"
@@ -133,11 +162,7 @@ def test_what_others_wrote_moves_no_cursor(run: FabricatedRun) -> None:
         said = call(*words).stdout
         assert "\x1b" not in said
         assert r"\x1b[2J" in said
-        master, slave = pty.openpty()
-        subprocess.run([sys.executable, "-m", "fsctx", *map(str, words)], stdout=slave, stderr=slave, check=True)
-        os.close(slave)
-        shown = read_all(master)
-        os.close(master)
+        shown = screen(*words)
         assert "\x1b[2J" not in shown
         assert "\x1b]0" not in shown
 

@@ -34,16 +34,15 @@ def show(summary: Summary, console: Console) -> None:
     for task in summary.tasks[:MAX_DETAILED]:
         console.print()
         title = f"{task.model}, {task.template}: "
-        if len(task.labels) > MAX_LABELS:
-            console.print(
-                _line(f"{title}how each of {len(task.labels)} labels fares: --json or --report"), soft_wrap=True
-            )
-        elif task.n_labelled:
-            console.print(_line(f"{title}rows by gold label (down) and verdict (across)"), soft_wrap=True)
-            console.print(_confusion(task, console))
-        else:
+        if not task.n_labelled:
             counts = ", ".join(f"{verdict} {rows:,}" for verdict, rows in task.verdicts.items() if rows)
             console.print(_line(f"{title}{counts or 'no rows'}"), soft_wrap=True)
+        elif len(task.labels) > MAX_LABELS:
+            said = f"how each of {len(task.labels)} labels fares: --json or --report"
+            console.print(_line(title + said), soft_wrap=True)
+        else:
+            console.print(_line(f"{title}rows by gold label (down) and verdict (across)"), soft_wrap=True)
+            console.print(_confusion(task, console))
     for line in _closing(summary):
         console.print(_line(line), soft_wrap=True)
 

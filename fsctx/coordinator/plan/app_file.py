@@ -44,6 +44,7 @@ def read_app(spec: str) -> PlannedApp:
     except ValueError as error:
         raise InputError(f"application {file} is not Python: {error}") from None
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    _refuse_coroutine(tree, function, file)
     _check_functions(functions, function, file)
     constants = dict(_constants(tree))
     app = App(
@@ -65,6 +66,12 @@ def _read(path: Path) -> bytes:
     if code is None:
         raise InputError(f"application {path} is larger than {MAX_BYTES:,} bytes: pass a Python file")
     return code
+
+
+def _refuse_coroutine(tree: ast.Module, name: str, file: str) -> None:
+    for node in tree.body:
+        if isinstance(node, ast.AsyncFunctionDef) and node.name in (name, LOAD):
+            raise InputError(f"application {file}, line {node.lineno}: {node.name} is async: write def {node.name}")
 
 
 def _check_functions(functions: dict[str, ast.FunctionDef], name: str, file: str) -> None:
