@@ -70,6 +70,17 @@ def by_uv(wheel: Path, home: Path) -> Path:
     return home / "bin/fsctx"
 
 
+def with_the_oldest(wheel: Path, home: Path) -> Path:
+    """Install the oldest packages that fsctx says it works with."""
+    uv = (sys.executable, "-m", "uv")
+    call(*uv, "venv", "--python", sys.executable, home / "venv", home=home)
+    install = (*uv, "pip", "install", "--python", home / "venv/bin/python")
+    oldest = ("--resolution", "lowest-direct", "--only-binary", ":all:")
+    call(*install, *oldest, "-r", ROOT / "pyproject.toml", home=home)
+    call(*install, "--no-deps", wheel, home=home)
+    return home / "venv/bin/fsctx"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
     """The command as one of the installers put it into a folder of its own."""
@@ -87,7 +98,7 @@ def built(pattern: str) -> Path:
     return found[0]
 
 
-@pytest.fixture(scope="module", params=[by_pip, by_pipx, by_uv], ids=["pip", "pipx", "uv"])
+@pytest.fixture(scope="module", params=[by_pip, by_pipx, by_uv, with_the_oldest], ids=["pip", "pipx", "uv", "oldest"])
 def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     home = tmp_path_factory.mktemp("home")
     return Installed(fsctx=request.param(built("*.whl"), home), home=home)
@@ -118,8 +129,8 @@ def test_the_command_knows_its_version_and_what_is_installed(installed: Installe
 
 
 def test_a_run_is_planned_computed_collected_and_reported(installed: Installed) -> None:
-    (installed.home / "claims.txt").write_text("One claim.\nAnother one.\n")
-    installed("plan", "claims.txt", "--run", "run", "--model", "fake")
+    (installed.home / "claims.jsonl").write_text('{"claim": "One claim."}\n{"claim": "Another one."}\n')
+    installed("plan", "claims.jsonl", "--run", "run", "--model", "fake")
     for batch in ("htcondor", "slurm", "gridengine", "local"):
         assert "fsctx" in installed("submit", "run", "--batch", batch, "-n", 1, "--dry-run")
     installed("agent", "run")
