@@ -28,6 +28,8 @@ class Situation:
     """How many units to take, at least 1."""
     wait_s: float
     """How long to wait where there is nothing to do."""
+    refuses_some: bool = False
+    """Whether there are tasks that this agent leaves to others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class Leave:
 Action = Take | Look | Inspect | Wait | Leave
 
 FINISHED = "every unit is done"
+FINISHED_OWN = "every unit that can be done here is done"
 IDLE = "idle for longer than --idle-exit"
 
 
@@ -91,7 +94,7 @@ def _work(now: Situation) -> Action | None:
 
 def _rest(now: Situation) -> Action:
     if now.is_finished:
-        return Leave(FINISHED)
+        return Leave(FINISHED_OWN if now.refuses_some else FINISHED)
     if now.is_idle_too_long:
         return Leave(IDLE)
     if now.watched:

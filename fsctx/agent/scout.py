@@ -113,6 +113,7 @@ class Scout:
             is_idle_too_long=self._is_idle_too_long(now_s),
             wanted=wanted,
             wait_s=self.tail.wait_s(now_s) if is_tail else 0.0,
+            refuses_some=self.search.refuses_some,
         )
 
     def _one_task(self, ids: Sequence[LeaseId]) -> tuple[LeaseId, ...]:

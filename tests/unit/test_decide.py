@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from fsctx.agent.decide import FINISHED, IDLE, Action, Inspect, Leave, Look, Situation, Take, Wait, decide
+from fsctx.agent.decide import FINISHED, FINISHED_OWN, IDLE, Action, Inspect, Leave, Look, Situation, Take, Wait, decide
 from fsctx.protocol.names import LeaseId
 
 NOTHING = Situation(
@@ -28,6 +28,7 @@ ORPHANS = (LeaseId(7, 3),)
         ({"watched": ORPHANS}, Inspect(ORPHANS)),
         ({"watched": ORPHANS, "is_idle_too_long": True}, Leave(IDLE)),
         ({"watched": ORPHANS, "is_finished": True}, Leave(FINISHED)),
+        ({"is_finished": True, "refuses_some": True}, Leave(FINISHED_OWN)),
         ({"is_finished": True, "orphans": ORPHANS}, Take(ORPHANS, is_takeover=True)),
         ({"orphans": ORPHANS, "bucket": 3}, Look(3)),
         ({"orphans": ORPHANS, "free": FREE}, Take(ORPHANS, is_takeover=True)),

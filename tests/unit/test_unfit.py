@@ -11,6 +11,7 @@ import pytest
 from planning import make_plan
 
 from fsctx.agent.assembly import Parts, assemble
+from fsctx.agent.decide import FINISHED_OWN
 from fsctx.agent.device import DeviceInfo
 from fsctx.agent.engines.base import BoundTask, Encoded, Row, Split
 from fsctx.agent.engines.fake import FakeEngine, FakeModel
@@ -73,7 +74,7 @@ def agent(run: RunFiles, folder: Path, engine: FakeEngine, **more: Any) -> Loop:
 def test_units_of_a_context_that_is_too_large_are_not_leased_and_others_are_done(tmp_path: Path) -> None:
     run, said = plan_two_models(tmp_path), list[str]()
     loop = agent(run, tmp_path, FakeEngine(), check=refuse_large, say=said.append)
-    assert loop.run() == "every unit is done"
+    assert loop.run() == FINISHED_OWN
     assert [line for line in said if "not doing" in line] == ["not doing large × fever: its weights take 140.0 GB"]
     assert leased(run) == units_of(run, "fake")
 
@@ -99,7 +100,7 @@ def test_units_of_a_context_that_the_engine_keeps_off_are_not_leased_and_others_
 ) -> None:
     run, said = plan_two_models(tmp_path, CLASSIFIER), list[str]()
     check = partial(check_context, AgentOptions(cache=tmp_path, **asked), CPU)
-    assert agent(run, tmp_path, FakeEngine(), check=check, say=said.append).run() == "every unit is done"
+    assert agent(run, tmp_path, FakeEngine(), check=check, say=said.append).run() == FINISHED_OWN
     assert [line for line in said if "not doing" in line] == [f"not doing large × fever: {why}"]
     assert leased(run) == units_of(run, "fake")
 
