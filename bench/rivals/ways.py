@@ -105,10 +105,10 @@ def own_ways(folder: Path, template: Template) -> tuple[dict[str, Way], dict[str
     models = {dtype: HfEngine(device="cpu", dtype=dtype).load(folder) for dtype in ("float32", "bfloat16")}
     held = replace(template, generation=replace(template.generation, choice=True))
     ways = {
-        "listing": Way(run=bare.one_by_one, share=0.125),
-        "padded": Way(run=bare.padded, share=0.25),
-        "generate": Way(run=with_engine(models["float32"], template, "generate"), share=0.5),
-        "choice": Way(run=with_engine(models["float32"], held, "generate"), share=0.5),
+        "listing": Way(run=bare.one_by_one, share=1 / 16),
+        "padded": Way(run=bare.padded, share=1 / 8),
+        "generate": Way(run=with_engine(models["float32"], template, "generate"), share=1 / 4),
+        "choice": Way(run=with_engine(models["float32"], held, "generate"), share=1 / 4),
         "float32": Way(run=with_engine(models["float32"], template, "score"), share=1.0),
         "bfloat16": Way(run=with_engine(models["bfloat16"], template, "score"), share=1.0),
     }

@@ -1,11 +1,14 @@
 """What coordination costs: an agent's whole run beside the engine alone, on the same claims."""
 
 import json
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from coordinating import pilots
 
@@ -13,25 +16,47 @@ DTYPE = "bfloat16"
 """The quicker precision: beside it coordination weighs more."""
 
 
-def whole_run(claims: Sequence[str], folder: Path, template: str, bare: Callable[[], object], scratch: Path) -> float:
-    """Return how long an agent takes for a run, as a multiple of the bare loop's time, measured before and after.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """Runs of an agent and of the engine alone, which took turns: machines are noisy."""
 
-    The agent's time is from its first row to its last publication: its start and the loading are left out.
-    """
+    agent_s: tuple[float, ...]
+    """From the first row to the last publication of each run: the start and the loading are left out."""
+    alone_s: tuple[float, ...]
+    inferring: float
+    """Of the agent's time, what it spent computing."""
+
+    @property
+    def times(self) -> float:
+        """The agent's time as a multiple of the engine's."""
+        return statistics.mean(self.agent_s) / statistics.mean(self.alone_s)
+
+
+def whole_runs(
+    claims: Sequence[str], folder: Path, template: str, alone: Callable[[], object], *, rounds: int, scratch: Path
+) -> Whole:
+    """Let an agent do a run, and the engine the same claims, in turns; the engine is the first and the last."""
     source = scratch / "claims.jsonl"
     source.write_text("".join(json.dumps({"claim": claim}) + "\n" for claim in claims), encoding="utf-8")
-    run = scratch / "run"
+    alone_s, agent_s, inferring_s = [_timed(alone)], list[float](), 0.0
+    for number in range(rounds):
+        noted = _run(source, scratch / f"run-{number}", folder, template)
+        (began_s,) = (pilots.at(event) for event in noted if event["event"] == "warmed_up")
+        agent_s.append(max(pilots.at(event) for event in noted if event["event"] == "published") - began_s)
+        inferring_s += sum(event["seconds"] for event in noted if event["event"] == "inferred")
+        alone_s.append(_timed(alone))
+    return Whole(agent_s=tuple(agent_s), alone_s=tuple(alone_s), inferring=inferring_s / sum(agent_s))
+
+
+def _run(source: Path, run: Path, folder: Path, template: str) -> list[dict[str, Any]]:
+    """Plan a run, let an agent do it, and return what it noted."""
     command = [sys.executable, "-m", "fsctx", "plan", str(source), "--run", str(run)]
     subprocess.run([*command, "--model", str(folder), "--template", template], check=True, stdout=subprocess.DEVNULL)
-    before_s = _timed(bare)
     pilot = pilots.start(run, "--device", "cpu", "--dtype", DTYPE, "--no-peers", engine="hf")
     _, said = pilot.communicate()
     if pilot.returncode:
         sys.exit(f"an agent failed: {said.decode()}")
-    noted = pilots.events(run)
-    (began_s,) = (pilots.at(event) for event in noted if event["event"] == "warmed_up")
-    own_s = max(pilots.at(event) for event in noted if event["event"] == "published") - began_s
-    return own_s / ((before_s + _timed(bare)) / 2)
+    return pilots.events(run)
 
 
 def _timed(call: Callable[[], object]) -> float:

@@ -43,7 +43,7 @@ GRACE_S = 20.0
 """How long an agent that leaves goes on trying to write what it computed."""
 
 SHARE = 32
-"""Nobody takes more than this part of a run at once."""
+"""Nobody takes more than this part of a run at once, but for some seconds' work."""
 
 Say = Callable[[str], None]
 """Tells a person something, in one line."""
@@ -108,7 +108,7 @@ def _limits(parts: Parts) -> Limits:
     pace = Pace(
         unit_rows=manifest.geometry.unit_rows,
         hold_s=manifest.hold_s,
-        most_units=max(1, min(MAX_UNITS, manifest.geometry.n_units // SHARE)),
+        share=min(MAX_UNITS, manifest.geometry.n_units // SHARE),
     )
     return Limits(
         leaving=parts.leaving,

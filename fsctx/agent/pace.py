@@ -5,6 +5,10 @@ from dataclasses import dataclass, replace
 MAX_UNITS = 64
 """So many units at most are taken per visit, however small they are."""
 
+LEAST_S = 5.0
+"""A visit of so many seconds is nobody's loss, however few units are left. Batches are cut within a visit, and few rows
+are padded more, as no two are equally long."""
+
 _NEWEST = 0.5
 """Weight of the latest visit in the measured speed."""
 
@@ -16,8 +20,8 @@ class Pace:
     unit_rows: int
     hold_s: float
     """How many seconds of work to hold, half of it on the device and half of it ahead."""
-    most_units: int = MAX_UNITS
-    """So many at most, so that in a small run everybody gets some."""
+    share: int = MAX_UNITS
+    """So many units at most, if they are more than `LEAST_S` of work, so that in a small run everybody gets some."""
     rows_per_s: float = 0.0
 
     def after(self, rows: int, seconds: float) -> "Pace":
@@ -35,8 +39,9 @@ class Pace:
 
     def units_wanted(self) -> int:
         """Return how many units to take for the next visit."""
-        half = int(self.hold_s / 2 * self.rows_per_s / self.unit_rows)
-        return max(1, min(half, self.most_units))
+        units_per_s = self.rows_per_s / self.unit_rows
+        most = min(MAX_UNITS, max(self.share, int(LEAST_S * units_per_s)))
+        return max(1, min(int(self.hold_s / 2 * units_per_s), most))
 
     def is_ending(self, n_left: int, *, n_done: int, seconds: float) -> bool:
         """Whether a visit that did so many rows in so many seconds has so few left that the next one is to be taken."""

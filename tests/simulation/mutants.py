@@ -86,7 +86,7 @@ MUTANTS = (
         plants=on_leases.expiry_by_mtime,
         stress={"n_agents": 3},
         laws="7",
-        seed=0,
+        seed=1,
     ),
     Mutant(
         name="generation reused",
@@ -298,7 +298,7 @@ MUTANTS = (
         plants=on_results.removed_before_merged,
         stress={"compacts": True},
         laws="2",
-        seed=131,
+        seed=74,
     ),
     Mutant(
         name="a rung decided without its last units",

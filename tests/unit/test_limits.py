@@ -28,6 +28,13 @@ def test_the_first_visit_has_one_unit_and_later_ones_half_of_what_is_held() -> N
     assert pace.after(1, 100.0).units_wanted() == 1
 
 
+def test_in_a_small_run_a_visit_is_a_share_of_the_run_or_some_seconds_of_work_whichever_is_more() -> None:
+    pace = Pace(unit_rows=10, hold_s=30, share=7)
+    assert pace.after(100, 10.0).units_wanted() == 7
+    assert pace.after(200, 10.0).units_wanted() == 10
+    assert pace.after(100_000, 1.0).units_wanted() == MAX_UNITS
+
+
 def test_the_speed_follows_the_latest_visits() -> None:
     pace = Pace(unit_rows=10, hold_s=30).after(100, 10.0).after(300, 10.0)
     assert pace.rows_per_s == pytest.approx(20.0)
