@@ -143,7 +143,7 @@ class Tree:
 
     def _sum_up(self, logits: torch.Tensor, branches: Branches, n_labels: int) -> torch.Tensor:
         at, token = self._tensor(branches.step_at), self._tensor(branches.step_token)
-        steps = logits[:, at, token] - logits.logsumexp(dim=-1)[:, at]  # (B, steps)
+        steps = logits.log_softmax(dim=-1)[:, at, token]  # (B, steps)
         scores = torch.zeros(len(logits), n_labels, device=logits.device)
         return scores.index_add_(1, self._tensor(branches.step_label), steps)
 
