@@ -73,6 +73,8 @@ def audit(
     geometry = run.manifest.geometry
     drawn, n_published = draw(geometry, _done_units(run.store, geometry), sample)
     residency = stand_by(run, options, say=say)
+    for context in {run.manifest.tasks[geometry.task_of(unit)].context for unit in drawn}:
+        residency.check(run.contexts[context])  # before any of them is computed
     try:
         with contextlib.closing(Slices(run.store, run=run.manifest.run)) as slices:
             results = results_of(run.store, run.manifest)

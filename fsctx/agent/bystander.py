@@ -3,10 +3,11 @@
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 
 from fsctx.agent import host
 from fsctx.agent.device import find_device
-from fsctx.agent.engines.of_run import engines_of_run, uses_device
+from fsctx.agent.engines.of_run import check_context, engines_of_run, uses_device
 from fsctx.agent.options import AgentOptions
 from fsctx.agent.residency import Residency
 from fsctx.agent.runfiles import RunFiles
@@ -42,5 +43,6 @@ def stand_by(run: RunFiles, options: AgentOptions, *, say: Callable[[str], None]
         engine_for=engines_of_run(run, options, device),
         fetch=source_of_files(options, cache, say=say),
         mend=cache.mend,
+        check=partial(check_context, options, device),
         clock=time.monotonic,
     )

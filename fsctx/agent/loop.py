@@ -148,7 +148,8 @@ class Loop:
         is_loaded = self.residency.context == context
         same = [i for i, other in enumerate(self.residency.tasks) if other.context == context]
         self.ahead.scout.search.refuse([task] if is_loaded else same)
-        self.refusal = error
+        if not isinstance(self.refusal, Unfit):  # where one context wants another node, the agent's end says so
+            self.refusal = error
         self.say(f"not doing {self.residency.tasks[task].model} × {self.residency.tasks[task].template}: {error}")
         self.events.add("refused", task=task, error=str(error))
 

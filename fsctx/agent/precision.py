@@ -16,11 +16,12 @@ TIE_NAT = 0.25
 
 
 def compare(dtype: str, whole: Sequence[Verdict], half: Sequence[Verdict], *, times: float) -> Half:
-    """Return what became of rows' verdicts at `times` the rate. `half` may lack rows, and comes in any order."""
+    """Return what became of the verdicts of rows that are in both, in any order, at `times` the rate."""
     known = {verdict.row: verdict for verdict in whole}
+    half = [verdict for verdict in half if verdict.row in known]
     flipped = [known[verdict.row] for verdict in half if verdict.verdict != known[verdict.row].verdict]
     widest = max((_margin(verdict) for verdict in flipped), default=0.0)
-    agrees = len(flipped) <= (1 - AGREEING) * len(half) and widest <= TIE_NAT
+    agrees = len(half) > 0 and len(flipped) <= (1 - AGREEING) * len(half) and widest <= TIE_NAT
     return Half(
         dtype=dtype,
         times=times,

@@ -17,7 +17,7 @@ from fsctx.agent.options import AgentOptions
 from fsctx.agent.precision import compare, in_words
 from fsctx.agent.runfiles import RunFiles, read_run
 from fsctx.agent.slices import Slices
-from fsctx.errors import InputError
+from fsctx.errors import EngineError, InputError, Misconfigured, Unfit
 from fsctx.protocol.measured import Half, Measured
 from fsctx.protocol.shapes import ModelShape, shape_of
 from fsctx.protocol.verdicts import Verdict
@@ -69,7 +69,11 @@ def tune(folder: Path, options: AgentOptions, *, say: Callable[[str], None]) -> 
     measured, whole = _measure(run, options, say)
     if options.dtype is not None or measured.device != "cpu":
         return measured
-    half = _halve(run, dataclasses.replace(options, dtype=HALF), whole, say)
+    try:
+        half = _halve(run, dataclasses.replace(options, dtype=HALF), whole, say)
+    except (EngineError, Misconfigured, Unfit) as error:
+        say(f"{HALF} is no choice here: {error}")
+        return measured
     say(in_words(half))
     return dataclasses.replace(measured, half=half)
 

@@ -129,7 +129,7 @@ class Status:
         left = self.rows.total - self.rows.done - self.rows.failed - self.rows.dropped
         if self.sweep is None or self.sweep.budget is None:
             return left
-        return min(left, self.sweep.budget - self.rows.done - self.rows.failed)
+        return max(0, min(left, self.sweep.budget - self.rows.done - self.rows.failed))
 
     @property
     def eta_s(self) -> float | None:

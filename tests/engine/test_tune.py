@@ -12,8 +12,11 @@ from click.testing import CliRunner
 from planning import make_plan
 from tiny_models import make_model
 
+from fsctx.agent.engines.base import Model
+from fsctx.agent.engines.hf.engine import HfEngine, load_on
 from fsctx.agent.tune import Trial, calibrate
 from fsctx.cli import cli
+from fsctx.errors import Misconfigured
 from fsctx.protocol import names
 from fsctx.protocol.measured import Measured
 
@@ -51,6 +54,24 @@ def test_tune_measures_a_run_and_leaves_it_as_it_was(tmp_path: Path) -> None:
     assert measured["rows_per_s"] > 0
     assert sorted(path for path in (tmp_path / "run").rglob("*")) == before
     assert not list((tmp_path / "run" / names.AGENTS).iterdir())
+
+
+def test_where_half_precision_fails_float32_is_measured_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(self: HfEngine, files: Path) -> Model:
+        if self._dtype == "bfloat16":
+            raise Misconfigured("a layer computes in float32 alone")
+        return load_on(files, device="cpu", dtype="float32")
+
+    (tmp_path / "claims.txt").write_text("a claim\nanother\n")
+    make_plan(tmp_path / "claims.txt", run=tmp_path / "run", models=(str(make_model(tmp_path / "model")),))
+    monkeypatch.setattr(HfEngine, "load", load)
+    asked = ["tune", str(tmp_path / "run"), "--device", "cpu", "--cache", str(tmp_path / "c")]
+    result = CliRunner().invoke(cli, asked, catch_exceptions=False)
+    measured = json.loads(result.stdout)
+    assert (measured["dtype"], measured["half"]) == ("float32", None)
+    assert "bfloat16 is no choice here: a layer computes in float32 alone" in result.stderr
 
 
 def test_a_precision_that_was_asked_for_is_measured_alone(tmp_path: Path) -> None:

@@ -239,6 +239,8 @@ def test_a_sweep_that_stops_early_is_planned_as_by_the_command(tmp_path: Path) -
     assert run.planned is not None
     assert len(run.planned.rungs) > 1
     assert run.status().sweep is not None
+    with pytest.raises(fsctx.InputError, match="sweep 'thirds' is not known: pass 'halving', or None"):
+        fsctx.plan(tmp_path / "claims.json", **options, sweep="thirds")  # type: ignore[arg-type]
     with pytest.raises(fsctx.InputError, match="--budget 5 bounds a sweep"):
         fsctx.plan(tmp_path / "claims.json", run=tmp_path / "other", model="fake", budget=5)
 

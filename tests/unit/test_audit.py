@@ -13,7 +13,7 @@ from fsctx.agent.disagreement import Makers, Replayed, compare
 from fsctx.agent.engines.base import BoundTask, Row
 from fsctx.agent.engines.fake import FakeEngine
 from fsctx.cli import cli
-from fsctx.errors import NotComplete
+from fsctx.errors import Misconfigured, NotComplete
 from fsctx.protocol.geometry import Geometry
 from fsctx.protocol.verdicts import SCORE, Status, Verdict
 from fsctx.templates.load import parse_template
@@ -137,6 +137,18 @@ def test_rows_that_this_device_does_not_compute_end_in_exit_code_4(run: Fabricat
     assert result.return_value == 4
     assert "rows differ by more than 0.25 nat, the worst of them: 1" in result.output
     assert audit(run, "--replay", "100%", "--tolerance", "1000").return_value == 0
+
+
+def test_a_context_that_the_engine_keeps_off_is_refused_before_any_row_is_computed(
+    run: FabricatedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def keep_off(*_: object) -> None:
+        raise Misconfigured("it is a classifier")
+
+    monkeypatch.setattr("fsctx.agent.bystander.check_context", keep_off)
+    monkeypatch.setattr(FakeEngine, "load", lambda *_: pytest.fail("a model was loaded"))
+    with pytest.raises(Misconfigured, match="it is a classifier"):
+        audit(run, "--replay", "100%")
 
 
 def test_a_run_without_verdicts_is_not_complete(tmp_path: Path) -> None:

@@ -37,6 +37,12 @@ def test_rows_are_compared_by_their_number_and_those_that_were_not_computed_do_n
     assert (found.rows, found.flips, found.widest_nat) == (4, 1, 0.5)
 
 
+def test_rows_that_only_half_precision_has_room_for_are_not_compared_and_none_are_no_agreement() -> None:
+    more = [*rows(10, flipped=1)[:1], Verdict(row=99, verdict="a", scores=(-1.0, -2.0))]
+    assert compare("bfloat16", rows(10), more, times=2.0).rows == 1
+    assert not compare("bfloat16", rows(10), more[1:], times=2.0).is_advised
+
+
 def test_a_flip_of_a_row_without_scores_is_no_near_tie() -> None:
     whole = [Verdict(row=n, verdict="a", text="a") for n in range(100)]
     found = compare("bfloat16", whole, rows(100, flipped=1), times=2.0)

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -115,6 +116,29 @@ def test_an_engine_that_keeps_off_all_contexts_is_refused_before_anything_is_wri
     with pytest.raises(Misconfigured, match=r"^large: it is a classifier, .* use --engine hf or auto$"):
         run_agent(tmp_path / "alone" / "run", options, say=lambda _: None)
     assert not alone.store.list(names.AGENTS)
+
+
+def test_a_context_of_the_same_name_does_not_hide_one_that_the_engine_does(tmp_path: Path) -> None:
+    run = plan_two_models(tmp_path, CLASSIFIER)
+    twins = {digest: replace(context, name="same") for digest, context in run.contexts.items()}
+    assert uses_device(replace(run, contexts=twins), AgentOptions(engine="vllm", cache=tmp_path))
+
+
+@pytest.mark.parametrize("models", [("fake", "large"), ("large", "fake")])
+def test_where_one_context_wants_another_node_the_end_says_so_whatever_is_refused_before_and_after(
+    tmp_path: Path, models: tuple[str, str]
+) -> None:
+    run = plan_two_models(tmp_path)
+    order = sorted(run.manifest.tasks, key=lambda task: models.index(task.model))
+
+    def refuse_both(context: Context) -> None:
+        if context.files:
+            raise Unfit("its weights take 140.0 GB")
+        raise Misconfigured("the engine does not do it")
+
+    run = replace(run, manifest=replace(run.manifest, tasks=tuple(order)))
+    with pytest.raises(Unfit, match=r"140\.0 GB"):
+        agent(run, tmp_path, FakeEngine(), check=refuse_both).run()
 
 
 class DiesAhead(FakeEngine):

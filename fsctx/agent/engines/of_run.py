@@ -33,9 +33,9 @@ def uses_device(run: RunFiles, options: AgentOptions) -> bool:
         )
     contexts = run.contexts.values()
     uses = [check_engine(options.engine, dtype=options.dtype, kind=kind, split=options.split) for kind in run.kinds]
-    refused = {context.name: refusal(options.engine, context.kind, split=options.split) for context in contexts}
-    if all(refused.values()):
-        raise Misconfigured("; ".join(f"{name}: {why}" for name, why in refused.items()))
+    refused = [(context.name, refusal(options.engine, context.kind, split=options.split)) for context in contexts]
+    if all(why for _, why in refused):
+        raise Misconfigured("; ".join(f"{name}: {why}" for name, why in refused))
     return any(uses)
 
 

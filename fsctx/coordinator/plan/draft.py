@@ -126,6 +126,8 @@ def check_options(request: PlanRequest) -> None:
         raise InputError(f"--base {request.base}: an application loads what it is given itself: leave --base out")
     if request.app is not None and (request.templates or request.method != "score"):
         raise InputError("--app: an application makes its own prompts: leave --template and --method out")
+    if request.sweep not in (None, "halving"):
+        raise InputError(f"sweep {request.sweep!r} is not known: pass 'halving', or None")
     if request.budget is not None and request.sweep is None:
         raise InputError(f"--budget {request.budget} bounds a sweep: pass --sweep halving too")
 
