@@ -34,6 +34,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from coordinating import pilots
 from rivals.claims import read_claims
 
 from fsctx.protocol import names
@@ -141,11 +142,7 @@ class Bench:
 
     def _plan(self, unit_rows: int, claims: Sequence[str]) -> Path:
         run = self.scratch / f"run-{next(self._number)}"
-        source = run.with_suffix(".jsonl")
-        source.write_text("".join(json.dumps({"claim": claim}) + "\n" for claim in claims))
-        command = [sys.executable, "-m", "fsctx", "plan", str(source), "--run", str(run), "--model", str(self.model)]
-        subprocess.run([*command, "--unit-rows", str(unit_rows)], check=True, stdout=subprocess.DEVNULL)
-        return run
+        return pilots.plan(run, claims, "--unit-rows", str(unit_rows), model=self.model)
 
 
 def events(run: Path) -> dict[str, list[tuple[float, dict[str, Any]]]]:

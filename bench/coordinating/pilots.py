@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +27,22 @@ class Ended:
     ledgers: tuple[Ledger, ...]
     calls: dict[str, int]
     """Calls of the filesystem by kind, of all agents."""
+
+
+def plan(run: Path, claims: Iterable[str], *options: str, model: Path) -> Path:
+    """Plan a run; the claims are beside it.
+
+    Raises:
+        RuntimeError: with what the command said.
+    """
+    run.parent.mkdir(exist_ok=True)
+    source = run.with_suffix(".jsonl")
+    source.write_text("".join(json.dumps({"claim": claim}) + "\n" for claim in claims), encoding="utf-8")
+    command = [sys.executable, "-m", "fsctx", "plan", str(source), "--run", str(run), "--model", str(model), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"fsctx plan: {done.stderr.strip()[-300:]}")
+    return run
 
 
 def start(run: Path, *options: str, engine: str = "fake") -> "subprocess.Popen[bytes]":
@@ -77,6 +94,13 @@ def _ended(run: Path, cpu_s: float) -> Ended:
         ledgers=tuple(session.ledger for session in sessions if session is not None),
         calls={kind: sum(calls.get(kind, 0) for calls in kinds) for kind in sorted({k for c in kinds for k in c})},
     )
+
+
+def worked(noted: Sequence[dict[str, Any]]) -> tuple[float, float]:
+    """Return the seconds of one agent from its first row to its last publication, and those in which it computed."""
+    (began_s,) = (at(event) for event in noted if event["event"] == "warmed_up")
+    ended_s = max(at(event) for event in noted if event["event"] == "published")
+    return ended_s - began_s, sum(event["seconds"] for event in noted if event["event"] == "inferred")
 
 
 def at(event: dict[str, Any]) -> float:

@@ -1,9 +1,7 @@
 """Agents as a user starts them: how fast a whole run goes, and what loading takes with and without the node's cache."""
 
-import json
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +11,7 @@ import torch
 from coordinating import pilots
 from transformers import AutoModelForCausalLM
 
-from fsctx.agent.engines.base import BoundTask, Row
+from fsctx.agent.engines.base import BoundTask
 from on_gpu import card, shapes
 from on_gpu.bench import Bench
 from on_gpu.clock import Skipped
@@ -28,11 +26,9 @@ def whole_run(bench: Bench) -> None:
     """Let an agent do a run, and compare its rate from its first work to its last with that of the bare engine."""
     bare, encode_per_s = _bare(bench)
     n_rows = int(min(bench.sizes.agent_rows, max(_LEAST_ROWS, bare * bench.clock.take(_RUN_S))))
-    run = _plan(bench, bench.scratch / "whole" / "run", bench.rows(n_rows), model=bench.folder)
-    noted = _work(bench, run)
-    began_s = _only(noted, "warmed_up")["at_s"]
-    seconds = max(event["at_s"] for event in noted if event["event"] == "published") - began_s
-    inferred_s = sum(event["seconds"] for event in noted if event["event"] == "inferred")
+    claims = [row.claim for row in bench.rows(n_rows)]
+    noted = _work(bench, pilots.plan(bench.scratch / "whole" / "run", claims, model=bench.folder))
+    seconds, inferred_s = pilots.worked(noted)
     bench.found.note(
         "agent",
         claims=n_rows,
@@ -54,8 +50,8 @@ def loads(bench: Bench) -> None:
     if free < needed:
         raise Skipped(f"{bench.scratch} has {free / 1e9:.1f} GB free, it takes {needed / 1e9:.1f}: set TMPDIR")
     model = bench.large_folder()
-    half = str(_LOADS_ROWS // 2)
-    run = _plan(bench, bench.scratch / "loads" / "run", bench.rows(_LOADS_ROWS), "--unit-rows", half, model=model)
+    claims, half = [row.claim for row in bench.rows(_LOADS_ROWS)], str(_LOADS_ROWS // 2)
+    run = pilots.plan(bench.scratch / "loads" / "run", claims, "--unit-rows", half, model=model)
     for cache in ("empty", "filled"):
         noted = _work(bench, run, "--max-units", "1")
         fetched, loaded = _only(noted, "fetched"), _only(noted, "loaded")
@@ -82,17 +78,6 @@ def _bare(bench: Bench) -> tuple[float, float]:
         rows = bench.encoded(bound)
         encode_s = time.perf_counter() - began_s
         return bench.engine(bound, rows, model.batch_tokens).rows_per_s, len(rows) / encode_s
-
-
-def _plan(bench: Bench, run: Path, rows: Sequence[Row], *options: str, model: Path) -> Path:
-    run.parent.mkdir()
-    source = run.with_suffix(".jsonl")
-    source.write_text("".join(json.dumps({"claim": row.claim}) + "\n" for row in rows))
-    command = [sys.executable, "-m", "fsctx", "plan", str(source), "--run", str(run), "--model", str(model), *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"fsctx plan: {done.stderr.strip()[-300:]}")
-    return run
 
 
 def _work(bench: Bench, run: Path, *options: str) -> list[dict[str, Any]]:

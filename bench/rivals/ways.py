@@ -13,6 +13,7 @@ from fsctx.agent.batching import Budget, infer_all
 from fsctx.agent.engines.base import Bound, BoundTask, Model, Row
 from fsctx.agent.engines.hf.engine import HfEngine, HfModel
 from fsctx.agent.engines.hf.files import silence
+from fsctx.agent.precision import margin
 from fsctx.protocol.manifest import Method
 from fsctx.protocol.verdicts import Verdict
 from fsctx.templates.model import Template
@@ -164,5 +165,4 @@ def margins(model: HfModel, template: Template, claims: Sequence[str]) -> list[f
         return []
     bound = model.bind(BoundTask(template=template, method="score"))
     found = bound.infer(bound.encode([Row(row=n, claim=claim) for n, claim in enumerate(claims)]))
-    scores = [sorted(verdict.scores or (), reverse=True) for verdict in found]
-    return sorted(best - second for best, second, *_ in scores)
+    return sorted(map(margin, found))

@@ -1,8 +1,6 @@
 """What coordination costs: an agent's whole run beside the engine alone, on the same claims."""
 
-import json
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -36,22 +34,18 @@ def whole_runs(
     claims: Sequence[str], folder: Path, template: str, alone: Callable[[], object], *, rounds: int, scratch: Path
 ) -> Whole:
     """Let an agent do a run, and the engine the same claims, in turns; the engine is the first and the last."""
-    source = scratch / "claims.jsonl"
-    source.write_text("".join(json.dumps({"claim": claim}) + "\n" for claim in claims), encoding="utf-8")
-    alone_s, agent_s, inferring_s = [_timed(alone)], list[float](), 0.0
+    alone_s, agent_s, inferring_s = [_timed(alone)], list[float](), list[float]()
     for number in range(rounds):
-        noted = _run(source, scratch / f"run-{number}", folder, template)
-        (began_s,) = (pilots.at(event) for event in noted if event["event"] == "warmed_up")
-        agent_s.append(max(pilots.at(event) for event in noted if event["event"] == "published") - began_s)
-        inferring_s += sum(event["seconds"] for event in noted if event["event"] == "inferred")
+        run = pilots.plan(scratch / f"run-{number}", claims, "--template", template, model=folder)
+        seconds, computing_s = pilots.worked(_work(run))
+        agent_s.append(seconds)
+        inferring_s.append(computing_s)
         alone_s.append(_timed(alone))
-    return Whole(agent_s=tuple(agent_s), alone_s=tuple(alone_s), inferring=inferring_s / sum(agent_s))
+    return Whole(agent_s=tuple(agent_s), alone_s=tuple(alone_s), inferring=sum(inferring_s) / sum(agent_s))
 
 
-def _run(source: Path, run: Path, folder: Path, template: str) -> list[dict[str, Any]]:
-    """Plan a run, let an agent do it, and return what it noted."""
-    command = [sys.executable, "-m", "fsctx", "plan", str(source), "--run", str(run)]
-    subprocess.run([*command, "--model", str(folder), "--template", template], check=True, stdout=subprocess.DEVNULL)
+def _work(run: Path) -> list[dict[str, Any]]:
+    """Let an agent do a run, and return what it noted."""
     pilot = pilots.start(run, "--device", "cpu", "--dtype", DTYPE, "--no-peers", engine="hf")
     _, said = pilot.communicate()
     if pilot.returncode:

@@ -20,7 +20,7 @@ def compare(dtype: str, whole: Sequence[Verdict], half: Sequence[Verdict], *, ti
     known = {verdict.row: verdict for verdict in whole}
     half = [verdict for verdict in half if verdict.row in known]
     flipped = [known[verdict.row] for verdict in half if verdict.verdict != known[verdict.row].verdict]
-    widest = max((_margin(verdict) for verdict in flipped), default=0.0)
+    widest = max((margin(verdict) for verdict in flipped), default=0.0)
     agrees = len(half) > 0 and len(flipped) <= (1 - AGREEING) * len(half) and widest <= TIE_NAT
     return Half(
         dtype=dtype,
@@ -41,7 +41,7 @@ def in_words(half: Half) -> str:
     return f"{half.dtype} does {half.times:.2g} times as many claims a second; {flips}: {advice}"
 
 
-def _margin(verdict: Verdict) -> float:
+def margin(verdict: Verdict) -> float:
     """Return how far a row's best two labels are apart, in nats; infinity where nothing is known of it."""
     if verdict.scores is None:
         return float("inf")

@@ -11,7 +11,7 @@ from tiny_models import make_model
 
 from fsctx.agent.batching import EVIDENCE, Budget, Health, infer_all
 from fsctx.agent.engines.base import Bound, Row
-from fsctx.agent.engines.hf.errors import NOT_NUMBERS
+from fsctx.agent.engines.scored import NOT_NUMBERS
 from fsctx.agent.engines.vllm.generate import GenerateBound
 from fsctx.agent.engines.vllm.messages import Answer, Loaded, Question, Read, Write
 from fsctx.agent.engines.vllm.score import ScoreBound

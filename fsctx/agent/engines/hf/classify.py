@@ -16,9 +16,10 @@ from fsctx.agent.device import preflight
 from fsctx.agent.engines.base import Bound, BoundTask, Encoded, Row
 from fsctx.agent.engines.hf.device import default_dtype
 from fsctx.agent.engines.hf.encode import encode_rows, refuse
-from fsctx.agent.engines.hf.errors import NOT_NUMBERS, guarded
+from fsctx.agent.engines.hf.errors import guarded
 from fsctx.agent.engines.hf.files import read_model
-from fsctx.errors import EngineError, Misconfigured
+from fsctx.agent.engines.scored import verdicts_of
+from fsctx.errors import Misconfigured
 from fsctx.protocol.verdicts import Status, Verdict
 from fsctx.templates.model import Template
 from fsctx.templates.render import Renderer
@@ -108,11 +109,7 @@ class ClassifyBound:
     def infer(self, batch: Sequence[Encoded]) -> list[Verdict]:
         """See `Bound.infer`."""
         scores = guarded(lambda: self._score([row.payload for row in batch]))  # (B, labels)
-        is_good = scores.isfinite().all(dim=-1).tolist()
-        if not any(is_good):
-            raise EngineError(NOT_NUMBERS)
-        found = zip(batch, scores.tolist(), is_good, strict=True)
-        return [self._verdict(row, tuple(own)) if good else _bad(row) for row, own, good in found]
+        return verdicts_of(batch, scores.tolist(), self._names, n_input=lambda row: row.n_tokens)
 
     def _encode(self, row: Row) -> Encoded:
         prompt = self._renderer.prompt(row.claim, row.columns)
@@ -129,14 +126,6 @@ class ClassifyBound:
         padded = self._encoder.tokenizer.pad(list(fed), padding=True, return_tensors="pt").to(self._encoder.device)
         logits: torch.Tensor = self._encoder.model(**padded).logits.float()  # (B, classes)
         return logits.log_softmax(dim=-1)[:, self._classes]
-
-    def _verdict(self, row: Encoded, scores: tuple[float, ...]) -> Verdict:
-        best = max(range(len(scores)), key=scores.__getitem__)
-        return Verdict(row=row.row, verdict=self._names[best], scores=scores, input_tokens=row.n_tokens)
-
-
-def _bad(row: Encoded) -> Verdict:
-    return Verdict(row=row.row, status=Status.ERROR, error=NOT_NUMBERS, input_tokens=row.n_tokens)
 
 
 def _classes_of(template: Template, classes: dict[str, int]) -> list[int]:

@@ -9,9 +9,6 @@ from fsctx.errors import EngineError, FsctxError, OutOfMemory, Unfit
 
 Result = TypeVar("Result")
 
-NOT_NUMBERS = "the model gave scores that are not finite numbers"
-"""Of one row, an error of the row; of all rows of a batch, one of the engine, which is flagged if none succeeds."""
-
 
 def guarded(call: Callable[[], Result]) -> Result:
     """Make a call that computes on the device.

@@ -9,10 +9,11 @@ import torch
 from fsctx.agent.engines.base import BoundTask, Encoded, Row
 from fsctx.agent.engines.hf.choice import Choices, choices_of
 from fsctx.agent.engines.hf.encode import encode_rows, refuse, sentinel_rows
-from fsctx.agent.engines.hf.errors import NOT_NUMBERS, first_line, guarded
+from fsctx.agent.engines.hf.errors import first_line, guarded
 from fsctx.agent.engines.hf.resident import Resident
 from fsctx.agent.engines.hf.text import Ids, PromptTokens
 from fsctx.agent.engines.hf.write import Asked, Writer, checked_writer
+from fsctx.agent.engines.scored import NOT_NUMBERS, without_numbers
 from fsctx.agent.engines.written import until_stop, verdict_of
 from fsctx.errors import EngineError, Misconfigured, OutOfMemory
 from fsctx.protocol.verdicts import Status, Verdict
@@ -84,7 +85,7 @@ class GenerateBound:
 
     def _verdict(self, row: Encoded, ids: list[int] | None) -> Verdict:
         if ids is None:
-            return Verdict(row=row.row, status=Status.ERROR, error=NOT_NUMBERS, input_tokens=len(row.payload.ids))
+            return without_numbers(row, len(row.payload.ids))
         text = until_stop(self._resident.tokenizer.decode(ids, skip_special_tokens=True), self._template)
         chosen = self._choices.chosen(ids) if self._choices else None
         return verdict_of(

@@ -1,7 +1,6 @@
 """Verdicts by scoring: the label whose words are the most likely after the prompt."""
 
 import logging
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
@@ -10,11 +9,12 @@ import torch
 
 from fsctx.agent.engines.base import BoundTask, Encoded, Row
 from fsctx.agent.engines.hf.encode import encode_rows, refuse, sentinel_rows
-from fsctx.agent.engines.hf.errors import NOT_NUMBERS, first_line, guarded
+from fsctx.agent.engines.hf.errors import first_line, guarded
 from fsctx.agent.engines.hf.plain import score_plainly, score_sequences
 from fsctx.agent.engines.hf.resident import Resident
 from fsctx.agent.engines.hf.text import Ids, LabelTokens, Pair, PromptTokens, control_tokens, fault_of_labels
 from fsctx.agent.engines.hf.tree import Tree, common_length
+from fsctx.agent.engines.scored import verdicts_of
 from fsctx.errors import EngineError, Misconfigured, OutOfMemory
 from fsctx.protocol.verdicts import Status, Verdict
 
@@ -39,9 +39,7 @@ class ScoreBound:
         """See `Bound.infer`."""
         pairs: list[Pair] = [row.payload for row in batch]
         scores = guarded(lambda: self._score(pairs))
-        if not any(map(_is_finite, scores)):
-            raise EngineError(NOT_NUMBERS)
-        return [self._verdict(row, tuple(own)) for row, own in zip(batch, scores, strict=True)]
+        return verdicts_of(batch, scores, self._names, n_input=lambda row: len(row.payload.context))
 
     def encode(self, rows: Sequence[Row]) -> list[Encoded]:
         """See `Bound.encode`."""
@@ -82,13 +80,6 @@ class ScoreBound:
             scores |= dict(zip(rows, found.tolist(), strict=True))
         return [scores[n] for n in range(len(pairs))]
 
-    def _verdict(self, row: Encoded, scores: tuple[float, ...]) -> Verdict:
-        n_input = len(row.payload.context)
-        if not _is_finite(scores):
-            return Verdict(row=row.row, status=Status.ERROR, error=NOT_NUMBERS, input_tokens=n_input)
-        best = max(range(len(scores)), key=scores.__getitem__)
-        return Verdict(row=row.row, verdict=self._names[best], scores=scores, input_tokens=n_input)
-
     def _sentinels(self, task: BoundTask) -> list[Pair]:
         """Return some prompts to learn the task's constant tokens from, and check the labels on them.
 
@@ -106,10 +97,6 @@ class ScoreBound:
                 raise Misconfigured(f"template {name!r} cannot be scored by this model: {fault}: change the words")
             _check_window(name, len(pair.context) + max(map(len, pair.labels)), self._resident.window)
         return pairs
-
-
-def _is_finite(scores: Sequence[float]) -> bool:
-    return all(map(math.isfinite, scores))
 
 
 def _check_window(name: str, n_tokens: int, window: int) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 from fsctx.agent.engines.base import Encoded, Row
 from fsctx.agent.engines.hf.encode import encode_rows, refuse, sentinel_rows
-from fsctx.agent.engines.hf.errors import NOT_NUMBERS
 from fsctx.agent.engines.hf.generate import seed_of
 from fsctx.agent.engines.hf.text import PromptTokens
+from fsctx.agent.engines.scored import NOT_NUMBERS, without_numbers
 from fsctx.agent.engines.vllm.messages import Ids, Write
 from fsctx.agent.engines.vllm.prefix import shared_tokens
 from fsctx.agent.engines.vllm.process import Computing
@@ -67,7 +67,7 @@ class GenerateBound:
 
     def _verdict(self, row: Encoded, ids: Sequence[float]) -> Verdict:
         if not ids:
-            return Verdict(row=row.row, status=Status.ERROR, error=NOT_NUMBERS, input_tokens=len(row.payload.ids))
+            return without_numbers(row, len(row.payload.ids))
         text = until_stop(self._tokenizer.decode(list(ids), skip_special_tokens=True), self._template)
         return verdict_of(row.row, text, self._template, input_tokens=len(row.payload.ids), output_tokens=len(ids))
 

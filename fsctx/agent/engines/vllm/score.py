@@ -1,18 +1,17 @@
 """Verdicts by scoring, as hf defines them: the label whose tokens are the most likely after the prompt."""
 
-import math
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
 from fsctx.agent.engines.base import Encoded, Row
 from fsctx.agent.engines.hf.encode import encode_rows, refuse, sentinel_rows
-from fsctx.agent.engines.hf.errors import NOT_NUMBERS
 from fsctx.agent.engines.hf.text import LabelTokens, Pair, PromptTokens, control_tokens, fault_of_labels
+from fsctx.agent.engines.scored import verdicts_of
 from fsctx.agent.engines.vllm.labels import questions, scores
 from fsctx.agent.engines.vllm.prefix import shared_tokens
 from fsctx.agent.engines.vllm.process import Computing
-from fsctx.errors import EngineError, Misconfigured
+from fsctx.errors import Misconfigured
 from fsctx.protocol.verdicts import Status, Verdict
 from fsctx.templates.model import Template
 
@@ -43,9 +42,7 @@ class ScoreBound:
     def infer(self, batch: Sequence[Encoded]) -> list[Verdict]:
         """See `Bound.infer`."""
         found = self._scores([row.payload for row in batch])
-        if not any(map(_is_finite, found)):
-            raise EngineError(NOT_NUMBERS)
-        return [self._verdict(row, own) for row, own in zip(batch, found, strict=True)]
+        return verdicts_of(batch, found, self._names, n_input=lambda row: len(row.payload.context))
 
     def _encode(self, rows: Sequence[Row]) -> list[Encoded]:
         pairs = self._labels.pairs([self._prompts.text(row) for row in rows])
@@ -72,13 +69,6 @@ class ScoreBound:
         answers = iter(self._computing.ask([question for own in asked for question in own]))
         return [scores(pair.labels, list(islice(answers, len(own)))) for pair, own in zip(pairs, asked, strict=True)]
 
-    def _verdict(self, row: Encoded, found: tuple[float, ...]) -> Verdict:
-        n_input = len(row.payload.context)
-        if not _is_finite(found):
-            return Verdict(row=row.row, status=Status.ERROR, error=NOT_NUMBERS, input_tokens=n_input)
-        best = max(range(len(found)), key=found.__getitem__)
-        return Verdict(row=row.row, verdict=self._names[best], scores=found, input_tokens=n_input)
-
     def _sentinels(self, template: Template) -> list[Pair]:
         """Return some prompts to learn the task's constant tokens from, and check the labels on them.
 
@@ -96,7 +86,3 @@ class ScoreBound:
                     f"template {template.name!r} cannot be scored by this model: even of a short claim, {refused.error}"
                 )
         return pairs
-
-
-def _is_finite(scores: Sequence[float]) -> bool:
-    return all(map(math.isfinite, scores))
